@@ -1,0 +1,286 @@
+//! An independent checker of schedules and disruption plans. It shares the algebra with the code it checks and nothing
+//! else: it looks at the answer alone and asks whether the world could live with it. Debug builds run it on every
+//! answer; tests feed it answers that were broken on purpose.
+
+use crate::disruption::DisruptionPlan;
+use crate::host_ports;
+use crate::quantity::Quantity;
+use crate::requirements::{AllowUndefined, Requirements};
+use crate::resources::{NODES, Resources};
+use crate::scheduling::{PlannedNode, Schedule};
+use crate::settings::{MinValuesPolicy, Settings};
+use crate::snapshot::{Pod, PodName, Snapshot, StateNode};
+use crate::taints;
+use controller_api::labels;
+use k8s_openapi::api::core::v1::Taint;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// A rule that an answer breaks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// On what.
+    pub on: String,
+}
+
+/// What must hold of every answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// A pod has one place, or a reason for having none.
+    OnePlacePerPod,
+    /// Only pods that exist and need a place get one.
+    PodNeedsPlace,
+    /// A place is a node that stays, or a pool that is ready.
+    PlaceIsUsable,
+    /// Pods tolerate the taints.
+    Taints,
+    /// Labels are as the pod requires.
+    Labels,
+    /// Everything fits, on every instance type named.
+    Capacity,
+    /// No port is taken twice.
+    HostPorts,
+    /// Every instance type named fits the node's labels and can be bought.
+    InstanceTypes,
+    /// At most 600 types, cheapest first.
+    LaunchList,
+    /// As many different values as asked for.
+    MinValues,
+    /// The pool's limits hold even if the largest types are launched.
+    Limits,
+    /// Only nodes that disturb nobody are deleted.
+    Emptiness,
+    /// Disruption stays within the pool's budget.
+    Budget,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} broken by {}", self.rule, self.on)
+    }
+}
+
+/// Every rule that `schedule` breaks.
+pub fn schedule(snapshot: &Snapshot, settings: &Settings, schedule: &Schedule) -> Vec<Violation> {
+    let mut found = Violations::default();
+    check_places(snapshot, schedule, &mut found);
+    for (name, pods) in &schedule.existing {
+        match snapshot.nodes.get(name) {
+            Some(node) if !node.is_marked_for_deletion() => check_existing(snapshot, node, pods, &mut found),
+            _ => found.add(Rule::PlaceIsUsable, name),
+        }
+    }
+    let pods = || snapshot.pods.values().map(Arc::as_ref);
+    let daemons: Vec<Pod> = snapshot.daemon_sets.iter().map(|set| set.representative(pods())).collect();
+    for (index, planned) in schedule.new_nodes.iter().enumerate() {
+        check_planned(
+            snapshot,
+            &daemons,
+            settings,
+            planned,
+            &format!("planned node {index} of {}", planned.pool),
+            &mut found,
+        );
+    }
+    check_limits(snapshot, schedule, &mut found);
+    found.0.into_iter().collect()
+}
+
+/// Every rule that `plan` breaks.
+pub fn disruption(snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Violation> {
+    let mut found = Violations::default();
+    let mut going: BTreeMap<&str, u32> = BTreeMap::new();
+    for command in &plan.commands {
+        for name in &command.candidates {
+            let Some(node) = snapshot.nodes.get(name).filter(|node| !node.is_marked_for_deletion()) else {
+                found.add(Rule::PlaceIsUsable, name);
+                continue;
+            };
+            *going.entry(node.pool().unwrap_or_default()).or_default() += 1;
+            let pods = snapshot.pods_on(node.node_name().unwrap_or_default());
+            if command.replacements.is_empty()
+                && pods.filter(|pod| pod.is_reschedulable()).any(|pod| pod.eviction_cost() > 0.0)
+            {
+                found.add(Rule::Emptiness, name);
+            }
+        }
+    }
+    for command in &plan.commands {
+        for (pool, count) in &going {
+            let budget = plan.budgets.get(*pool);
+            if budget.is_none_or(|budget| budget.remaining(command.reason) < *count) {
+                found.add(Rule::Budget, pool);
+            }
+        }
+    }
+    found.0.into_iter().collect()
+}
+
+#[derive(Default)]
+struct Violations(BTreeSet<Violation>);
+
+impl Violations {
+    fn add(&mut self, rule: Rule, on: impl fmt::Display) {
+        self.0.insert(Violation { rule, on: on.to_string() });
+    }
+
+    fn unless(&mut self, holds: bool, rule: Rule, on: impl fmt::Display) {
+        if !holds {
+            self.add(rule, on);
+        }
+    }
+}
+
+fn check_places(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations) {
+    let mut seen = BTreeSet::new();
+    let placed = schedule.existing.values().chain(schedule.new_nodes.iter().map(|node| &node.pods)).flatten();
+    for name in placed.chain(schedule.unschedulable.keys()) {
+        found.unless(seen.insert(name), Rule::OnePlacePerPod, name);
+        let leaves = |pod: &Pod| {
+            snapshot.nodes.values().any(|n| n.is_marked_for_deletion() && n.node_name() == pod.node_name.as_deref())
+        };
+        let needs_place = snapshot.pods.get(name).is_some_and(|pod| match pod.node_name {
+            None => pod.is_provisionable(),
+            Some(_) => pod.is_reschedulable() && leaves(pod),
+        });
+        found.unless(needs_place, Rule::PodNeedsPlace, name);
+    }
+    for pod in snapshot.pods.values().filter(|pod| pod.is_provisionable()) {
+        found.unless(seen.contains(&pod.name), Rule::OnePlacePerPod, &pod.name);
+    }
+}
+
+fn check_existing(snapshot: &Snapshot, node: &StateNode, placed: &[PodName], found: &mut Violations) {
+    let hostname = crate::requirement::Requirement::equals(labels::HOSTNAME_LABEL, node.hostname());
+    let labels = Requirements::from_labels(node.labels()).with(hostname);
+    let bound: Vec<&Arc<Pod>> = node.node_name().map(|name| snapshot.pods_on(name).collect()).unwrap_or_default();
+    let placed: Vec<&Arc<Pod>> = placed.iter().filter_map(|name| snapshot.pods.get(name)).collect();
+    let mut used = Resources::new();
+    bound.iter().chain(&placed).for_each(|pod| used.add(&pod.requests));
+    let wanted: Resources = used
+        .iter()
+        .filter(|(name, _)| placed.iter().any(|pod| !pod.requests.get(name).is_zero()))
+        .map(|(name, quantity)| (name.to_owned(), quantity))
+        .collect();
+    found.unless(wanted.shortages(node.allocatable()).is_empty(), Rule::Capacity, node.name());
+    let mut ports: Vec<_> = bound.iter().flat_map(|pod| pod.host_ports.clone()).collect();
+    for pod in placed {
+        found.unless(tolerates(pod, node.taints()), Rule::Taints, &pod.name);
+        let fits = alternatives(pod).any(|wanted| labels.is_compatible(&wanted, AllowUndefined::None));
+        found.unless(fits, Rule::Labels, &pod.name);
+        found.unless(!host_ports::conflict(&ports, &pod.host_ports), Rule::HostPorts, &pod.name);
+        ports.extend(pod.host_ports.iter().cloned());
+    }
+}
+
+fn check_planned(
+    snapshot: &Snapshot,
+    daemons: &[Pod],
+    settings: &Settings,
+    planned: &PlannedNode,
+    name: &str,
+    found: &mut Violations,
+) {
+    let Some(pool) = snapshot.pools.get(&planned.pool).filter(|p| p.is_ready() && !p.is_deleting() && !p.is_static())
+    else {
+        return found.add(Rule::PlaceIsUsable, name);
+    };
+    let pods: Vec<&Arc<Pod>> = planned.pods.iter().filter_map(|name| snapshot.pods.get(name)).collect();
+    let mut ports = Vec::new();
+    let mut used = Resources::new();
+    for pod in &pods {
+        found.unless(tolerates(pod, pool.taints()), Rule::Taints, &pod.name);
+        let within = |wanted: &Requirements| wanted.iter().all(|r| is_narrowed_to(&planned.requirements, r));
+        found.unless(alternatives(pod).any(|wanted| within(&wanted)), Rule::Labels, &pod.name);
+        found.unless(!host_ports::conflict(&ports, &pod.host_ports), Rule::HostPorts, &pod.name);
+        ports.extend(pod.host_ports.iter().cloned());
+        used.add(&pod.requests);
+    }
+    found.unless(pool.requirements().iter().all(|r| is_narrowed_to(&planned.requirements, r)), Rule::Labels, name);
+    found.unless(!pods.is_empty() && !planned.instance_types.is_empty(), Rule::InstanceTypes, name);
+    found.unless(planned.instance_types.len() <= 600, Rule::LaunchList, name);
+    for instance_type in &planned.instance_types {
+        let on = format!("{} of {name}", instance_type.name);
+        let buyable = instance_type.cheapest_price(&planned.requirements).is_some();
+        found.unless(buyable && instance_type.requirements.intersects(&planned.requirements), Rule::InstanceTypes, &on);
+        let mut total = used.clone();
+        for daemon in daemons {
+            let labels_fit = alternatives(daemon).any(|wanted| {
+                let wanted = without_simulated(wanted);
+                planned.requirements.is_compatible(&wanted, AllowUndefined::WellKnown)
+                    && instance_type.requirements.intersects(&wanted)
+            });
+            if labels_fit && tolerates(daemon, pool.taints()) {
+                total.add(&daemon.requests);
+            }
+        }
+        found.unless(total.fits(&instance_type.allocatable()), Rule::Capacity, &on);
+    }
+    let prices: Vec<f64> =
+        planned.instance_types.iter().filter_map(|t| t.cheapest_price(&planned.requirements)).collect();
+    found.unless(prices.is_sorted(), Rule::LaunchList, name);
+    if settings.min_values_policy == MinValuesPolicy::Strict {
+        for requirement in planned.requirements.iter().filter(|r| r.min_values.is_some()) {
+            let values: BTreeSet<&String> = planned
+                .instance_types
+                .iter()
+                .filter_map(|t| t.requirements.get(requirement.key()))
+                .flat_map(|r| r.values())
+                .collect();
+            found.unless(values.len() >= requirement.min_values.unwrap_or(0) as usize, Rule::MinValues, requirement);
+        }
+    }
+}
+
+fn check_limits(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations) {
+    let mut used: BTreeMap<&str, Resources> = BTreeMap::new();
+    for planned in &schedule.new_nodes {
+        let mut largest = Resources::new().with(NODES, Quantity::units(1));
+        planned.instance_types.iter().for_each(|t| largest.raise_to(&t.capacity));
+        used.entry(&planned.pool).or_default().add(&largest);
+    }
+    for node in snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion()) {
+        if let Some(used) = node.pool().and_then(|pool| used.get_mut(pool)) {
+            used.add(node.capacity());
+        }
+    }
+    for (pool, used) in used {
+        let limits = snapshot.pools.get(pool).map(|pool| pool.limits().clone()).unwrap_or_default();
+        found.unless(limits.iter().all(|(name, limit)| used.get(name) <= limit), Rule::Limits, pool);
+    }
+}
+
+/// Whether what `planned` allows is within what is `wanted`.
+fn is_narrowed_to(planned: &Requirements, wanted: &crate::requirement::Requirement) -> bool {
+    if is_simulated(wanted.key()) {
+        return true;
+    }
+    planned.get(wanted.key()).is_some_and(|actual| {
+        let both = actual.intersection(wanted);
+        both.with_min_values(None) == actual.clone().with_min_values(None)
+    })
+}
+
+fn is_simulated(key: &str) -> bool {
+    [labels::REGISTERED_LABEL, labels::INITIALIZED_LABEL, labels::HOSTNAME_LABEL].contains(&key)
+}
+
+fn without_simulated(mut wanted: Requirements) -> Requirements {
+    let simulated: Vec<String> = wanted.keys().filter(|key| is_simulated(key)).map(str::to_owned).collect();
+    simulated.iter().for_each(|key| drop(wanted.remove(key)));
+    wanted
+}
+
+/// What the pod must have: its node selector with one of its required terms.
+fn alternatives(pod: &Pod) -> impl Iterator<Item = Requirements> {
+    let terms = pod.required_terms.iter().map(Some).chain(pod.required_terms.is_empty().then_some(None));
+    terms.map(|term| pod.requirements(term, None))
+}
+
+fn tolerates(pod: &Pod, taints: &[Taint]) -> bool {
+    let hard: Vec<Taint> = taints.iter().filter(|taint| taint.effect != "PreferNoSchedule").cloned().collect();
+    taints::tolerates(&hard, &pod.tolerations).is_ok()
+}

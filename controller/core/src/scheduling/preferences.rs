@@ -1,0 +1,71 @@
+//! What a pod asks for, from everything it would like down to what it must have (core spec §3.11).
+
+use super::amounts::{Axes, Row};
+use crate::requirements::Requirements;
+use crate::settings::{PreferencePolicy, Settings};
+use crate::snapshot::Pod;
+use k8s_openapi::api::core::v1::Toleration;
+
+/// A pod as one attempt sees it. Each failure gives up one thing; a new attempt starts again with all of them.
+pub(super) struct Wishes<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) amounts: Row,
+    pub(super) requirements: Requirements,
+    pub(super) tolerations: Vec<Toleration>,
+    required: usize,
+    preferred: usize,
+    tolerates_preferred_taints: bool,
+}
+
+impl<'a> Wishes<'a> {
+    /// Everything the pod would like, unless preferences are ignored.
+    pub(super) fn new(pod: &'a Pod, axes: &Axes, settings: &Settings) -> Self {
+        let preferred = match settings.preference_policy {
+            PreferencePolicy::Respect => 0,
+            PreferencePolicy::Ignore => pod.preferred_terms.len(),
+        };
+        let mut wishes = Self {
+            pod,
+            amounts: axes.row(&pod.requests),
+            requirements: Requirements::new(),
+            tolerations: pod.tolerations.clone(),
+            required: 0,
+            preferred,
+            tolerates_preferred_taints: false,
+        };
+        wishes.restate();
+        wishes
+    }
+
+    /// Gives up the next thing; false when nothing is left to give up. The order is upstream's: alternatives of required
+    /// node affinity, preferred node affinity by falling weight, at last aversion to taints that are only preferences.
+    pub(super) fn relax(&mut self, some_pool_has_preferred_taints: bool) -> bool {
+        if self.required + 1 < self.pod.required_terms.len() {
+            self.required += 1;
+        } else if self.preferred < self.pod.preferred_terms.len() {
+            self.preferred += 1;
+        } else if some_pool_has_preferred_taints && !self.tolerates_preferred_taints {
+            self.tolerates_preferred_taints = true;
+            self.tolerations.push(tolerate_preferred_taints());
+        } else {
+            return false;
+        }
+        self.restate();
+        true
+    }
+
+    /// Only one preferred term counts at a time, the heaviest that is left.
+    fn restate(&mut self) {
+        let preferred = self.pod.preferred_terms.get(self.preferred).map(|preferred| &preferred.term);
+        self.requirements = self.pod.requirements(self.pod.required_terms.get(self.required), preferred);
+    }
+}
+
+/// Tolerates every taint that is only a preference.
+pub(super) fn tolerate_preferred_taints() -> Toleration {
+    Toleration {
+        operator: Some("Exists".to_owned()),
+        effect: Some("PreferNoSchedule".to_owned()),
+        ..Toleration::default()
+    }
+}

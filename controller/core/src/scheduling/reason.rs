@@ -1,0 +1,307 @@
+//! Every way a pod fails to find a place, per pool, with the facts. `Display` gives upstream's words, which users search
+//! for; [`Unschedulable::explain`] adds ours where the facts say more.
+
+use crate::quantity::Quantity;
+use crate::requirements::{Incompatible, Requirements};
+use crate::resources::Resources;
+use crate::snapshot::{NotSupported, PodName};
+use crate::taints;
+use k8s_openapi::api::core::v1::Taint;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why a pod was planned nowhere.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unschedulable {
+    /// It is left out, for its own sake.
+    Ignored(Vec<InvalidPod>),
+    /// It has hard constraints that this version cannot honour.
+    NotSupportedYet {
+        /// The constraints.
+        what: Vec<NotSupported>,
+    },
+    /// It claims devices through dynamic resource allocation.
+    DynamicResources,
+    /// No NodePool is ready to launch from.
+    NoNodePools,
+    /// Every NodePool's requirements leave no instance type.
+    NoTemplates,
+    /// Each NodePool refused.
+    NoPoolFits(Vec<PoolRefusal>),
+    /// It had a place, but the node's instance types turned out too few.
+    MinValues {
+        /// The pool.
+        pool: String,
+        /// What is missing.
+        unmet: MinValuesUnmet,
+    },
+}
+
+/// What is wrong with a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InvalidPod {
+    /// It refuses every node of this controller. The only one that is not told in an event: the pod wants it so.
+    RefusesManagedNodes,
+    /// A node affinity term selects by field.
+    MatchFields,
+    /// A quantity cannot be read, or a node selector or affinity term asks for what cannot be asked.
+    Field(String),
+}
+
+/// Why one pool could not give a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolRefusal {
+    /// The pool.
+    pub pool: String,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// Why a node, existing or planned, does not take a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// The pod does not tolerate a taint.
+    Taint(Taint),
+    /// A port on the node is taken.
+    HostPort,
+    /// Labels clash.
+    Requirements(Incompatible),
+    /// The pool has as many nodes as it may.
+    NodeLimit,
+    /// Every instance type would exceed the pool's limits.
+    Limits {
+        /// What the pool may still add.
+        remaining: Resources,
+    },
+    /// No instance type is left.
+    InstanceTypes(Box<NoInstanceType>),
+}
+
+/// Why no instance type is left for a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoInstanceType {
+    /// Set when types were left but too few different ones.
+    pub min_values: Option<MinValuesUnmet>,
+    /// What single types and combinations met.
+    pub met: Met,
+    /// What the node had to satisfy.
+    pub requirements: Requirements,
+    /// What the pods ask for with the smallest and the largest DaemonSet overhead.
+    pub resources: (Resources, Resources),
+    /// What the pod itself asks of CPU.
+    pub pod_cpu: Quantity,
+    /// For each resource that no type has enough of: the most that one has.
+    pub largest: Resources,
+}
+
+/// Which of the three criteria some instance type met, and which pairs one type met together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Labels fit.
+    pub requirements: bool,
+    /// Resources are enough.
+    pub fits: bool,
+    /// It can be bought as required.
+    pub offering: bool,
+    /// Labels and resources.
+    pub requirements_and_fits: bool,
+    /// Labels and offering.
+    pub requirements_and_offering: bool,
+    /// Resources and offering.
+    pub fits_and_offering: bool,
+}
+
+/// A `minValues` that the instance types do not reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinValuesUnmet {
+    /// For each label, how many different values there are.
+    pub found: BTreeMap<String, usize>,
+}
+
+/// Why a pool was not considered at all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PoolLeftOut {
+    /// It is not ready; its conditions say why.
+    NotReady,
+    /// It is being deleted.
+    Deleting,
+    /// It keeps a fixed number of nodes.
+    Static,
+    /// Its class resolves to no instance type.
+    NoInstanceTypes,
+    /// Its own requirements leave no instance type.
+    NoCompatibleInstanceTypes {
+        /// Set when that is for want of different values.
+        min_values: Option<MinValuesUnmet>,
+    },
+}
+
+impl Unschedulable {
+    /// Whether the pod should get an event about it.
+    pub fn is_told(&self) -> bool {
+        !matches!(self, Self::NoNodePools)
+            && !matches!(self, Self::Ignored(errors) if *errors == [InvalidPod::RefusesManagedNodes])
+    }
+
+    /// A sentence of our own where the facts say more than upstream's words.
+    pub fn explain(&self) -> Option<String> {
+        let Self::NoPoolFits(refusals) = self else { return None };
+        let sentences: Vec<String> = refusals
+            .iter()
+            .filter_map(|refusal| Some(format!("NodePool {}: {}", refusal.pool, refusal.refusal.explain()?)))
+            .collect();
+        if sentences.is_empty() { None } else { Some(sentences.join(" ")) }
+    }
+}
+
+impl Refusal {
+    fn explain(&self) -> Option<String> {
+        match self {
+            Self::Limits { remaining } => {
+                Some(format!("its limits leave {remaining}, and every instance type has more than that."))
+            }
+            Self::NodeLimit => Some("its limit on nodes is reached.".to_owned()),
+            Self::Taint(taint) => Some(format!("its nodes carry the taint {}.", taints::text(taint))),
+            Self::InstanceTypes(none) if !none.largest.is_empty() => {
+                let lacking = none.largest.iter().map(|(name, most)| {
+                    format!("{} of {name} are needed and the largest type has {most}", none.resources.0.get(name))
+                });
+                Some(format!("{}.", lacking.collect::<Vec<_>>().join(", ")))
+            }
+            Self::InstanceTypes(none) if none.min_values.is_none() && none.met.requirements_and_fits => {
+                Some("types would do, but none of them can be had now in the zones and markets allowed.".to_owned())
+            }
+            Self::HostPort | Self::Requirements(_) | Self::InstanceTypes(_) => None,
+        }
+    }
+}
+
+impl NoInstanceType {
+    /// Upstream's words for the combination of criteria (core spec §3.12.2).
+    fn prefix(&self) -> String {
+        let Met { requirements, fits, offering, .. } = self.met;
+        match (requirements, fits, offering) {
+            (false, false, false) => {
+                "no instance type met the scheduling requirements or had enough resources or had a required offering"
+            }
+            (false, false, true) => "no instance type met the scheduling requirements or had enough resources",
+            (false, true, false) => "no instance type met the scheduling requirements or had a required offering",
+            (true, false, false) => "no instance type had enough resources or had a required offering",
+            (false, true, true) => "no instance type met all requirements",
+            (true, false, true) if self.pod_cpu >= Quantity::units(1_000_000) => {
+                "no instance type has enough resources (CPU request >= 1 Million, m vs M typo?)"
+            }
+            (true, false, true) => "no instance type has enough resources",
+            (true, true, false) => "no instance type has the required offering",
+            (true, true, true) if self.met.requirements_and_fits => {
+                "no instance type which met the scheduling requirements and had enough resources, had a required offering"
+            }
+            (true, true, true) if self.met.fits_and_offering => {
+                "no instance type which had enough resources and the required offering met the scheduling requirements"
+            }
+            (true, true, true) if self.met.requirements_and_offering => {
+                "no instance type which met the scheduling requirements and the required offering had the required resources"
+            }
+            (true, true, true) => "no instance type met the requirements/resources/offering tuple",
+        }
+        .to_owned()
+    }
+}
+
+impl fmt::Display for Unschedulable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ignored(errors) => write!(f, "ignoring pod, {}", joined(errors)),
+            Self::NotSupportedYet { what } => {
+                write!(f, "pod has constraints that are not yet supported by this version: {}", joined_with(what, ", "))
+            }
+            Self::DynamicResources => {
+                f.write_str("pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter")
+            }
+            Self::NoNodePools => f.write_str("no dynamic nodepools found"),
+            Self::NoTemplates => f.write_str("nodepool requirements filtered out all available instance types"),
+            Self::NoPoolFits(refusals) => f.write_str(&joined(refusals)),
+            Self::MinValues { pool, unmet } => write!(
+                f,
+                "pod didn\u{2019}t schedule because NodePool couldn\u{2019}t meet minValues requirements, {unmet} (NodePool={pool})"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for InvalidPod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RefusesManagedNodes => f.write_str(
+                "configured to not run on a Karpenter provisioned node (requirement=karpenter.sh/nodepool DoesNotExist)",
+            ),
+            Self::MatchFields => f.write_str("node selector term with matchFields is not supported"),
+            Self::Field(problem) => f.write_str(problem),
+        }
+    }
+}
+
+impl fmt::Display for PoolRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "incompatible with nodepool {:?}, {}", self.pool, self.refusal)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taint(taint) => taints::Untolerated(taint.clone()).fmt(f),
+            Self::HostPort => {
+                f.write_str("checking host port usage, pod hostport conflicts with existing hostport configuration")
+            }
+            Self::Requirements(clashes) => write!(f, "incompatible requirements, {clashes}"),
+            Self::NodeLimit => f.write_str("node limits have been exhausted for nodepool"),
+            Self::Limits { .. } => f.write_str("all available instance types exceed limits for nodepool"),
+            Self::InstanceTypes(none) => none.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for NoInstanceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.min_values {
+            Some(unmet) => unmet.fmt(f)?,
+            None => f.write_str(&self.prefix())?,
+        }
+        write!(f, ", requirements={}, resources=", self.requirements)?;
+        let (least, most) = &self.resources;
+        if least == most { write!(f, "{least}") } else { write!(f, "min={least}, max={most}") }
+    }
+}
+
+impl fmt::Display for MinValuesUnmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels: Vec<&str> = self.found.keys().map(String::as_str).collect();
+        write!(f, "minValues requirement is not met for label(s) (label(s)={})", labels.join(","))
+    }
+}
+
+impl fmt::Display for PoolLeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotReady => "ignoring nodepool, not ready",
+            Self::Deleting => "ignoring nodepool, deleting",
+            Self::Static => "ignoring nodepool, static",
+            Self::NoInstanceTypes => "skipping, no resolved instance types found",
+            Self::NoCompatibleInstanceTypes { .. } => "skipping, nodepool requirements filtered out all instance types",
+        })
+    }
+}
+
+impl std::error::Error for Unschedulable {}
+
+/// A pod and why it was planned nowhere, for lists of such.
+pub type Failures = BTreeMap<PodName, Unschedulable>;
+
+fn joined<T: fmt::Display>(items: &[T]) -> String {
+    joined_with(items, "; ")
+}
+
+fn joined_with<T: fmt::Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+}

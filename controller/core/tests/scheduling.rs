@@ -1,0 +1,422 @@
+//! Golden schedules from text scenarios, what must hold of every one of them, and proof that the checker can fail.
+
+mod common;
+
+use common::{after_launch, catalog, check_scenarios, pool_spec, render, world};
+use controller_core::check::{self, Rule};
+use controller_core::requirement::Requirement;
+use controller_core::scheduling::{Schedule, Unschedulable, schedule};
+use controller_core::settings::Settings;
+use controller_core::snapshot::builder::World;
+use controller_core::snapshot::{Pool, Snapshot};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn settings() -> Settings {
+    Settings::default()
+}
+
+#[test]
+fn scenarios_give_the_golden_schedules_and_end_at_a_fixed_point() {
+    check_scenarios("scheduling", |name, world| {
+        let snapshot = &world.snapshot;
+        let first = schedule(snapshot, &settings());
+        assert_eq!(check::schedule(snapshot, &settings(), &first), [], "{name}");
+        assert_fixed_point(name, snapshot, &first);
+        assert_order_does_not_matter(name, snapshot, &first);
+        render(&first)
+    });
+}
+
+/// Once what was planned is on its way, there is nothing more to launch: the pods fit what is coming.
+fn assert_fixed_point(name: &str, snapshot: &Snapshot, first: &Schedule) {
+    let later = after_launch(snapshot, first);
+    let second = schedule(&later, &settings());
+    assert!(second.new_nodes.is_empty(), "{name} never settles:\n{}", render(&second));
+    let placed = |schedule: &Schedule| {
+        let planned = schedule.new_nodes.iter().flat_map(|node| &node.pods);
+        let mut pods: Vec<_> = planned.chain(schedule.existing.values().flatten()).cloned().collect();
+        pods.sort();
+        pods
+    };
+    assert_eq!(placed(first), placed(&second), "{name}");
+}
+
+fn assert_order_does_not_matter(name: &str, snapshot: &Snapshot, first: &Schedule) {
+    let mut shuffled = snapshot.clone();
+    shuffled.daemon_sets.reverse();
+    for pool in shuffled.pools.values_mut() {
+        let mut types = pool.instance_types.clone();
+        types.reverse();
+        let middle = types.len().min(7);
+        types.rotate_left(middle);
+        *pool = Pool::new(Arc::clone(&pool.object), types);
+    }
+    assert_eq!(render(&schedule(&shuffled, &settings())), render(first), "{name}");
+}
+
+fn article_pool() -> Value {
+    json!({"requirements": [
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+        {"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]},
+    ], "limits": {"cpu": "1000"}})
+}
+
+fn article_world() -> World {
+    world(&json!({
+        "daemonSets": {"aws-node": {"cpu": "50m"}, "kube-proxy": {"cpu": "100m"}},
+        "pools": {"default": article_pool()},
+        "pods": [{"name": "nginx", "count": 10, "cpu": "500m"}],
+    }))
+}
+
+#[test]
+fn ten_pods_of_half_a_core_get_one_node_with_room_for_them_and_the_daemon_sets() {
+    let schedule = schedule(&article_world().snapshot, &settings());
+    let [node] = schedule.new_nodes.as_slice() else { panic!("one node:\n{}", render(&schedule)) };
+    assert_eq!(node.pods.len(), 10);
+    assert_eq!(node.requests.to_string(), r#"{"cpu":"5150m","pods":"12"}"#);
+    assert_eq!(node.instance_types[0].name, "c5.2xlarge");
+    for instance_type in &node.instance_types {
+        assert!(instance_type.capacity.get("cpu").value() >= 8, "{}", instance_type.name);
+        assert!(instance_type.name.starts_with(['c', 'm', 'r']) && !instance_type.name.starts_with("m1"));
+        assert!(!instance_type.name.starts_with("c6g"), "arm64 was not asked for");
+    }
+    assert!(schedule.unschedulable.is_empty() && schedule.existing.is_empty());
+}
+
+#[test]
+fn the_node_claim_says_everything_a_launch_needs() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    let mut pool = article_pool();
+    pool["requirements"].as_array_mut().unwrap().extend([
+        json!({"key": "example.com/team", "operator": "Exists"}),
+        json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}),
+    ]);
+    pool["labels"] = json!({"env": "test"});
+    pool["annotations"] = json!({"note": "x"});
+    pool["taints"] = json!([{"key": "dedicated", "effect": "NoSchedule"}]);
+    pool["startupTaints"] = json!([{"key": "cni", "effect": "NoExecute"}]);
+    pool["terminationGracePeriod"] = json!("1h");
+    pool["expireAfter"] = json!("24h");
+    world.pool("default", pool_spec(&pool), &catalog()).unwrap();
+    common::add_pods(&mut world, &json!({"name": "web", "cpu": "5", "tolerations": [{"operator": "Exists"}]}));
+    let schedule = schedule(&world.snapshot, &settings());
+    let claim = serde_json::to_value(schedule.new_nodes[0].to_node_claim()).unwrap();
+    let hash = controller_core::drift_hash::node_pool_hash(&world.snapshot.pools["default"].object);
+    assert_eq!(
+        claim["metadata"],
+        json!({
+            "generateName": "default-",
+            "labels": {
+                "env": "test", "example.com/team": "0", "karpenter.k8s.aws/ec2nodeclass": "default",
+                "karpenter.sh/nodepool": "default",
+            },
+            "annotations": {
+                "note": "x", "karpenter.sh/nodepool-hash": hash, "karpenter.sh/nodepool-hash-version": "v3",
+                "karpenter.sh/nodeclaim-min-values-relaxed": "false",
+            },
+            "ownerReferences": [{
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "default", "uid": "uid-of-pool-default",
+                "blockOwnerDeletion": true,
+            }],
+        })
+    );
+    let requirement =
+        |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+    assert_eq!(
+        claim["spec"],
+        json!({
+            "taints": [{"key": "dedicated", "effect": "NoSchedule"}],
+            "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
+            "requirements": [
+                requirement("env", "In", &["test"]),
+                {"key": "example.com/team", "operator": "Exists"},
+                requirement("karpenter.k8s.aws/ec2nodeclass", "In", &["default"]),
+                requirement("karpenter.k8s.aws/instance-category", "In", &["c", "m", "r"]),
+                requirement("karpenter.k8s.aws/instance-cpu", "Lte", &["8"]),
+                requirement("karpenter.k8s.aws/instance-generation", "Gte", &["3"]),
+                requirement("karpenter.sh/capacity-type", "In", &["spot"]),
+                requirement("karpenter.sh/nodepool", "In", &["default"]),
+                requirement("kubernetes.io/arch", "In", &["amd64"]),
+                requirement("kubernetes.io/os", "In", &["linux"]),
+                requirement("node.kubernetes.io/instance-type", "In",
+                    &["c5.2xlarge", "m5.2xlarge", "m6i.2xlarge", "r5.2xlarge", "r6i.2xlarge"]),
+            ],
+            "resources": {"requests": {"cpu": "5", "pods": "1"}},
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "terminationGracePeriod": "1h",
+            "expireAfter": "24h",
+        })
+    );
+}
+
+#[test]
+fn best_effort_min_values_are_lowered_to_what_can_be_had() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    let pool = json!({"requirements": [
+        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5", "c5"], "minValues": 5},
+    ]});
+    world.pool("default", pool_spec(&pool), &catalog()).unwrap();
+    common::add_pods(&mut world, &json!({"name": "web", "cpu": "1"}));
+    let strict = schedule(&world.snapshot, &settings());
+    assert!(strict.new_nodes.is_empty());
+    let best_effort =
+        Settings { min_values_policy: controller_core::settings::MinValuesPolicy::BestEffort, ..settings() };
+    let relaxed = schedule(&world.snapshot, &best_effort);
+    let node = &relaxed.new_nodes[0];
+    assert_eq!(node.requirements.get("karpenter.k8s.aws/instance-family").unwrap().min_values, Some(2));
+    let claim = node.to_node_claim();
+    assert_eq!(claim.metadata.annotations.unwrap()["karpenter.sh/nodeclaim-min-values-relaxed"], "true");
+}
+
+#[test]
+fn ignored_preferences_have_no_effect() {
+    let given = json!({"pools": {"default": {}}, "pods": [{"name": "web", "cpu": "1", "affinity": {"nodeAffinity": {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]}},
+    ]}}}]});
+    let snapshot = world(&given).snapshot;
+    let ignore = Settings { preference_policy: controller_core::settings::PreferencePolicy::Ignore, ..settings() };
+    assert!(schedule(&snapshot, &settings()).new_nodes[0].requirements.contains("kubernetes.io/arch"));
+    assert!(!schedule(&snapshot, &ignore).new_nodes[0].requirements.contains("kubernetes.io/arch"));
+}
+
+#[test]
+fn at_most_six_hundred_types_the_cheapest_go_into_a_claim() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    world.pool("default", pool_spec(&json!({})), &thousand_types()).unwrap();
+    common::add_pods(&mut world, &json!({"name": "web", "cpu": "1"}));
+    let node = &schedule(&world.snapshot, &settings()).new_nodes[0];
+    assert_eq!(node.instance_types.len(), 600);
+    assert_eq!(node.instance_types[0].name, "m100.large");
+}
+
+#[test]
+fn a_node_whose_cheapest_types_are_too_few_different_ones_is_dropped_with_its_pods() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    // All sizes but the dearest are among the 600 cheapest types.
+    let sizes = json!({"key": "karpenter.k8s.aws/instance-size", "operator": "Exists", "minValues": 4});
+    world.pool("default", pool_spec(&json!({"requirements": [sizes]})), &thousand_types()).unwrap();
+    common::add_pods(&mut world, &json!({"name": "web", "cpu": "1"}));
+    let schedule = schedule(&world.snapshot, &settings());
+    assert!(schedule.new_nodes.is_empty());
+    assert_eq!(
+        schedule.unschedulable[&World::pod_name("web")].to_string(),
+        "pod didn\u{2019}t schedule because NodePool couldn\u{2019}t meet minValues requirements, minValues requirement is \
+         not met for label(s) (label(s)=karpenter.k8s.aws/instance-size) (NodePool=default)"
+    );
+}
+
+fn thousand_types() -> Vec<Arc<controller_core::catalog::InstanceType>> {
+    let sizes = [("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16)];
+    let types = (100..350).flat_map(|generation| {
+        sizes.map(|(size, cpu)| {
+            let price = cpu as f64 * (0.04 + f64::from(generation) / 10_000.0);
+            let name = format!("m{generation}.{size}");
+            Arc::new(controller_core::snapshot::builder::instance_type(&name, cpu, cpu * 4, price))
+        })
+    });
+    types.collect()
+}
+
+/// Quadratic behaviour or filtering a thousand types anew for each pod would take many seconds. The bound leaves room
+/// for slow machines and for the checks of a debug build.
+#[test]
+#[allow(clippy::disallowed_methods)] // Real time is what this test measures.
+fn hundreds_of_pods_over_a_thousand_types_are_placed_quickly() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    world.pool("default", pool_spec(&article_pool_of_any_category()), &thousand_types()).unwrap();
+    for (name, cpu) in [("aws-node", "50m"), ("kube-proxy", "100m")] {
+        let spec = json!({"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]});
+        world.daemon_set(name, spec).unwrap();
+    }
+    common::add_pods(&mut world, &json!({"name": "web", "count": 200, "cpu": "500m", "memory": "256Mi"}));
+    let started = Instant::now();
+    let schedule = schedule(&world.snapshot, &settings());
+    let took = started.elapsed();
+    let checked = Instant::now();
+    check::schedule(&world.snapshot, &settings(), &schedule);
+    println!("200 pods over 1000 types: {took:?}, of it the checker {:?}", checked.elapsed());
+    assert_eq!(schedule.new_nodes.iter().map(|node| node.pods.len()).sum::<usize>(), 200);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)] // Real time is what this test measures.
+fn hundreds_of_pods_that_fit_nowhere_are_refused_quickly() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    world.pool("default", pool_spec(&article_pool_of_any_category()), &thousand_types()).unwrap();
+    common::add_pods(&mut world, &json!({"name": "huge", "count": 300, "cpu": "500"}));
+    let started = Instant::now();
+    let schedule = schedule(&world.snapshot, &settings());
+    println!("300 pods refused: {:?}", started.elapsed());
+    assert_eq!(schedule.unschedulable.len(), 300);
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+fn article_pool_of_any_category() -> Value {
+    let mut pool = article_pool();
+    pool["requirements"].as_array_mut().unwrap().truncate(3);
+    pool
+}
+
+#[test]
+fn the_checker_refuses_answers_that_were_broken_on_purpose() {
+    let given = json!({
+        "daemonSets": {"aws-node": {"cpu": "50m"}},
+        "pools": {"default": {
+            "requirements": [{"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5"], "minValues": 1}],
+            "taints": [{"key": "team", "effect": "NoSchedule"}],
+            "limits": {"cpu": "40", "nodes": "3"},
+        }},
+        "nodes": {"here": {"type": "m5.large", "pool": "default"}, "going": {"type": "m5.large", "pool": "default", "marked": true}},
+        "pods": [
+            {"name": "running", "on": "here", "cpu": "1"},
+            {"name": "small", "cpu": "500m", "hostPort": 80, "tolerations": [{"operator": "Exists"}]},
+            {"name": "large", "cpu": "3", "hostPort": 81, "tolerations": [{"operator": "Exists"}],
+                "nodeSelector": {"kubernetes.io/arch": "amd64"}},
+            {"name": "intolerant", "cpu": "6", "hostPort": 80},
+        ],
+    });
+    let snapshot = world(&given).snapshot;
+    let good = schedule(&snapshot, &settings());
+    assert_eq!(check::schedule(&snapshot, &settings(), &good), []);
+    let small = World::pod_name("small");
+    let large = World::pod_name("large");
+    let intolerant = World::pod_name("intolerant");
+    let broken = |expected: Rule, breaks: &dyn Fn(&mut Schedule)| {
+        let mut bad = good.clone();
+        breaks(&mut bad);
+        let found = check::schedule(&snapshot, &settings(), &bad);
+        assert!(found.iter().any(|violation| violation.rule == expected), "{expected:?} not among {found:?}");
+    };
+    broken(Rule::OnePlacePerPod, &|s| s.new_nodes[0].pods.push(large.clone()));
+    broken(Rule::OnePlacePerPod, &|s| s.unschedulable.clear());
+    broken(Rule::PodNeedsPlace, &|s| s.new_nodes[0].pods.push(World::pod_name("running")));
+    broken(Rule::PodNeedsPlace, &|s| s.new_nodes[0].pods.push(World::pod_name("unknown")));
+    broken(Rule::PlaceIsUsable, &|s| drop(s.existing.insert("going".into(), vec![small.clone()])));
+    broken(Rule::PlaceIsUsable, &|s| s.new_nodes[0].pool = "other".into());
+    broken(Rule::Taints, &|s| s.new_nodes[0].pods.push(intolerant.clone()));
+    broken(Rule::Capacity, &|s| s.new_nodes[0].instance_types.push(common::type_named("m5.large")));
+    broken(Rule::Capacity, &|s| drop(s.existing.insert("here".into(), vec![large.clone()])));
+    broken(Rule::HostPorts, &|s| s.existing.entry("here".into()).or_default().push(intolerant.clone()));
+    broken(Rule::InstanceTypes, &|s| s.new_nodes[0].instance_types.push(common::type_named("c5.4xlarge")));
+    broken(Rule::LaunchList, &|s| s.new_nodes[0].instance_types.reverse());
+    broken(Rule::MinValues, &|s| {
+        let wanted = s.new_nodes[0].requirements.get("karpenter.k8s.aws/instance-family").unwrap().clone();
+        s.new_nodes[0].requirements.replace(wanted.with_min_values(Some(2)));
+    });
+    broken(Rule::Labels, &|s| drop(s.new_nodes[0].requirements.remove("kubernetes.io/arch")));
+    broken(Rule::Labels, &|s| {
+        s.new_nodes[0].requirements.replace(Requirement::exists("karpenter.k8s.aws/instance-family"));
+    });
+    broken(Rule::Limits, &|s| {
+        let more = s.new_nodes[0].clone();
+        s.new_nodes.extend([more.clone(), more]);
+    });
+}
+
+#[test]
+fn a_refusal_by_the_pods_own_wish_is_not_told_and_others_are() {
+    let given = json!({"pools": {"default": {}}, "pods": [
+        {"name": "elsewhere", "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]}]}}}},
+        {"name": "huge", "cpu": "1000"},
+    ]});
+    let schedule = schedule(&world(&given).snapshot, &settings());
+    assert!(!schedule.unschedulable[&World::pod_name("elsewhere")].is_told());
+    assert!(schedule.unschedulable[&World::pod_name("huge")].is_told());
+    assert!(matches!(schedule.unschedulable[&World::pod_name("huge")], Unschedulable::NoPoolFits(_)));
+}
+
+mod random_worlds {
+    //! Worlds nobody thought of: the checker inside [`schedule`] reads every answer.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requirements() -> impl Strategy<Value = Value> {
+        let families = proptest::sample::subsequence(vec!["c5", "c6g", "m5", "r5"], 1..=4).prop_map(
+            |families| json!({"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": families}),
+        );
+        let smaller_than = (3i64..40).prop_map(
+            |cpu| json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": [cpu.to_string()]}),
+        );
+        let team = Just(json!({"key": "team", "operator": "Exists"}));
+        let any = prop_oneof![families, smaller_than, team];
+        proptest::collection::vec(any, 0..=3).prop_map(Value::from)
+    }
+
+    fn pool() -> impl Strategy<Value = Value> {
+        let limits = prop_oneof![
+            Just(Value::Null),
+            (1u32..80).prop_map(|cpu| json!({"cpu": cpu})),
+            (0u32..4).prop_map(|nodes| json!({"nodes": nodes})),
+        ];
+        let taints = prop_oneof![
+            3 => Just(Value::Null),
+            1 => Just(json!([{"key": "dedicated", "effect": "NoSchedule"}])),
+            1 => Just(json!([{"key": "costly", "effect": "PreferNoSchedule"}])),
+        ];
+        (requirements(), limits, taints, 1i32..4).prop_map(|(requirements, limits, taints, weight)| {
+            json!({"requirements": requirements, "limits": limits, "taints": taints, "weight": weight})
+        })
+    }
+
+    fn pod() -> impl Strategy<Value = Value> {
+        let selector = prop_oneof![
+            3 => Just(Value::Null),
+            1 => Just(json!({"kubernetes.io/arch": "arm64"})),
+            1 => Just(json!({"team": "a"})),
+            1 => Just(json!({"topology.kubernetes.io/zone": "us-west-2b"})),
+        ];
+        let tolerations = prop_oneof![Just(Value::Null), Just(json!([{"key": "dedicated", "operator": "Exists"}]))];
+        let port = prop_oneof![4 => Just(Value::Null), 1 => Just(json!(80))];
+        (100u32..9000, selector, tolerations, port).prop_map(|(cpu, selector, tolerations, port)| {
+            json!({"cpu": format!("{cpu}m"), "nodeSelector": selector, "tolerations": tolerations, "hostPort": port})
+        })
+    }
+
+    fn node() -> impl Strategy<Value = Value> {
+        (proptest::sample::select(vec!["m5.large", "c6g.2xlarge", "r5.xlarge"]), any::<bool>(), any::<bool>())
+            .prop_map(|(name, coming, marked)| json!({"type": name, "pool": "pool-0", "coming": coming, "marked": marked && !coming}))
+    }
+
+    fn numbered(prefix: &str, items: Vec<Value>) -> Value {
+        items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| (format!("{prefix}-{index}"), item))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_schedule_passes_the_checker_whatever_the_order_of_input(
+            pools in proptest::collection::vec(pool(), 0..=3),
+            nodes in proptest::collection::vec(node(), 0..=3),
+            pods in proptest::collection::vec(pod(), 1..=15),
+        ) {
+            let pods: Vec<Value> = pods.into_iter().enumerate().map(|(index, mut pod)| {
+                pod["name"] = json!(format!("pod-{index:02}"));
+                pod
+            }).collect();
+            let given = json!({
+                "daemonSets": {"aws-node": {"cpu": "50m"}, "kube-proxy": {"cpu": "100m"}},
+                "pools": numbered("pool", pools), "nodes": numbered("node", nodes), "pods": pods,
+            });
+            let snapshot = world(&given).snapshot;
+            let schedule = schedule(&snapshot, &settings());
+            prop_assert_eq!(check::schedule(&snapshot, &settings(), &schedule), []);
+            assert_order_does_not_matter("a random world", &snapshot, &schedule);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What a scenario runs on. One trait, one World, the same features; a backend states what it can do.
+
+mod embedded;
+
+pub use embedded::Embedded;
+
+use crate::cloud::Cloud;
+use controller_clock::Clock;
+use std::rc::Rc;
+
+/// The user agent by which the controller under test is known in the journal.
+pub const CONTROLLER: &str = "karpenter";
+
+/// A cluster with a cloud and a controller under test.
+#[async_trait::async_trait(?Send)]
+pub trait Backend {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// A client of its API server.
+    fn kube(&self) -> kube::Client;
+
+    /// What may be done to its cloud.
+    fn cloud(&self) -> Rc<dyn Cloud>;
+
+    /// Its time.
+    fn clock(&self) -> Clock;
+
+    /// Starts a replica of the controller under test. Replicas count from 0.
+    async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()>;
+
+    /// Ends a replica as a crash would: nothing it was about to do is done.
+    async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()>;
+
+    /// The metrics of all running replicas, in the text format that Prometheus reads.
+    async fn metrics(&self) -> anyhow::Result<String>;
+
+    /// An error where a part of the backend ended on its own, such as a controller that gave up.
+    fn check_alive(&mut self) -> anyhow::Result<()>;
+}

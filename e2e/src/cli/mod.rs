@@ -1,0 +1,113 @@
+//! The command line. Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.
+
+mod list;
+mod steps;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Everything that was asked for held.
+pub(crate) const PASSED: u8 = 0;
+/// A scenario failed, or two runs of one differed.
+pub(crate) const FAILED: u8 = 1;
+/// The command line, a path or a feature file is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// The backend could not start.
+pub(crate) const BACKEND: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Examples:
+  trysquare test                               every scenario under features/, on the embedded backend
+  trysquare test --tags @essential             what every installation relies on
+  trysquare test features/interruption         one capability
+  trysquare test --name 'ten nginx' --twice    proves that the run repeats to the byte
+  trysquare list --tags 'not @slow'            which scenarios there are
+  trysquare steps                              the sentences a scenario may use
+
+Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.";
+
+#[derive(Parser)]
+#[command(name = "trysquare", version, about = "A conformance kit for node autoscalers: runs documented behaviours as scenarios and reports", after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs scenarios and reports what came of each.
+    Test(test::Arguments),
+    /// Lists scenarios with their tags.
+    List(list::Arguments),
+    /// Lists the sentences that scenarios may use.
+    Steps(steps::Arguments),
+    /// Carries out one scenario: how `test` starts itself again, with a task on standard input.
+    #[command(hide = true)]
+    ScenarioProcess,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors to clap either: they go to standard output and exit with 0.
+            let code = if error.use_stderr() { USAGE } else { PASSED };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let outcome = match cli.command {
+        Command::Test(arguments) => test::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Steps(arguments) => steps::run(&arguments),
+        Command::ScenarioProcess => scenario_process(),
+    };
+    ExitCode::from(outcome.unwrap_or_else(|error| {
+        eprintln!("trysquare: {:#}", error.cause);
+        error.code
+    }))
+}
+
+/// An error with the exit code it ends the program with.
+pub(crate) struct CliError {
+    code: u8,
+    cause: anyhow::Error,
+}
+
+impl CliError {
+    pub(crate) fn usage(cause: impl Into<anyhow::Error>) -> Self {
+        Self { code: USAGE, cause: cause.into() }
+    }
+
+    pub(crate) fn backend(cause: impl Into<anyhow::Error>) -> Self {
+        Self { code: BACKEND, cause: cause.into() }
+    }
+}
+
+fn scenario_process() -> Result<u8, CliError> {
+    let task = serde_json::from_reader(std::io::stdin().lock()).map_err(CliError::usage)?;
+    let result = crate::scenario::run(task).map_err(CliError::backend)?;
+    serde_json::to_writer(std::io::stdout().lock(), &result).map_err(CliError::backend)?;
+    Ok(PASSED)
+}
+
+/// Prints a value for programs.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(CliError::backend)?;
+    // A reader that has seen enough closes the pipe; that is no failure of ours.
+    let _ = writeln!(out);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What a scenario may do to the cloud, and see of it.
+
+mod fake;
+
+pub use fake::FakeCloud;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An EC2 instance, as far as scenarios ask.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Such as `i-0123456789abcdef0`.
+    pub id: String,
+    /// Such as `m5.large`.
+    pub instance_type: String,
+    /// The zone's name.
+    pub zone: String,
+    /// Where it runs.
+    pub subnet: String,
+    /// `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
+    pub state: String,
+    /// Whether it was bought on the spot market.
+    pub spot: bool,
+    /// When it was launched.
+    pub launched_at: Timestamp,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl Instance {
+    /// Whether it still exists or is about to.
+    pub fn is_live(&self) -> bool {
+        matches!(self.state.as_str(), "pending" | "running" | "stopping" | "stopped")
+    }
+}
+
+/// One call that was made to AWS.
+#[derive(Clone, Debug)]
+pub struct CloudCall {
+    /// When it was made.
+    pub at: Timestamp,
+    /// The service and action, such as `ec2:CreateFleet`.
+    pub name: String,
+    /// Its parameters.
+    pub parameters: BTreeMap<String, String>,
+    /// The status of the answer.
+    pub status: u16,
+    /// The body of the answer.
+    pub answer: String,
+}
+
+impl CloudCall {
+    /// Whether it launches something if it succeeds: not a mere check of permissions.
+    pub fn is_launch(&self) -> bool {
+        matches!(self.name.as_str(), "ec2:CreateFleet" | "ec2:RunInstances") && self.parameters.get("DryRun").is_none_or(|dry| dry != "true")
+    }
+
+    /// The parameters whose name ends like this, such as `.InstanceType`.
+    pub fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.parameters.iter().filter(move |(key, _)| key.ends_with(suffix)).map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// One way to buy a type: what the catalogue and the market say of it.
+#[derive(Clone, Debug)]
+pub struct SpotOffer {
+    /// The instance type.
+    pub instance_type: String,
+    /// The zone's name.
+    pub zone: String,
+    /// US dollars per hour.
+    pub price: f64,
+    /// How often instances of it are reclaimed: 0 (under 5 % a month) to 4 (over 20 %).
+    pub interruption_band: u8,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+}
+
+/// What a scenario may do to the cloud. What a backend's cloud cannot do is an error that says so.
+#[async_trait::async_trait(?Send)]
+pub trait Cloud {
+    /// Every instance there is or was within the last hour.
+    async fn instances(&self) -> anyhow::Result<Vec<Instance>>;
+
+    /// Every call so far, in the order of the answers.
+    async fn calls(&self) -> anyhow::Result<Vec<CloudCall>>;
+
+    /// The spot offers of the market, with the facts of their types.
+    async fn spot_offers(&self) -> anyhow::Result<Vec<SpotOffer>>;
+
+    /// Announces that a spot instance will be reclaimed in two minutes.
+    async fn interrupt(&self, instance: &str) -> anyhow::Result<()>;
+
+    /// Recommends a rebalance for a spot instance.
+    async fn recommend_rebalance(&self, instance: &str) -> anyhow::Result<()>;
+
+    /// Terminates an instance as somebody with the AWS CLI would.
+    async fn terminate(&self, instance: &str) -> anyhow::Result<()>;
+
+    /// Launches an on-demand instance with these tags, as somebody with the AWS CLI would.
+    async fn launch(&self, tags: &BTreeMap<String, String>) -> anyhow::Result<String>;
+
+    /// Sets a tag on every subnet of the cluster.
+    async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()>;
+
+    /// Sets a tag on the cluster's security group.
+    async fn tag_security_group(&self, key: &str, value: &str) -> anyhow::Result<()>;
+
+    /// Puts a body into the interruption queue.
+    async fn send_to_queue(&self, body: &str) -> anyhow::Result<()>;
+
+    /// How many messages the interruption queue holds, received ones included.
+    async fn queue_length(&self) -> anyhow::Result<usize>;
+
+    /// Admits the node role to the cluster by an access entry, or takes it away.
+    async fn admit_node_role(&self, admit: bool) -> anyhow::Result<()>;
+
+    /// Makes every launch of the offering fail for lack of capacity. An empty zone means all zones.
+    async fn exhaust(&self, instance_type: &str, zone: &str, capacity_type: &str) -> anyhow::Result<()>;
+
+    /// The value of an event for the queue as EventBridge shapes it.
+    fn event(&self, detail_type: &str, source: &str, detail: Value) -> Value;
+}

@@ -1,0 +1,113 @@
+//! Running and ending pods.
+
+use super::{Due, Kubelets, POD_START, POD_STOP, PodState, STOP_AFTER_ANNOTATION};
+use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Namespace and name.
+pub(super) fn key(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}
+
+/// How long the pod's containers take to stop: never longer than its grace period, after which they are killed.
+fn stop_time(pod: &Pod) -> Duration {
+    let grace = pod.metadata.deletion_grace_period_seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.max(0) as u64));
+    let wished = pod.annotations().get(STOP_AFTER_ANNOTATION).and_then(|text| text.strip_suffix('s')?.parse().ok());
+    wished.map_or(POD_STOP, Duration::from_secs).min(grace)
+}
+
+impl Kubelets {
+    pub(super) fn pod_changed(&mut self, pod: &Pod) {
+        let key = key(pod);
+        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
+        // A pod bound to a node whose kubelet is gone waits for the pod garbage collector, as in life.
+        if !self.is_joined(&node) {
+            return;
+        }
+        let uid = pod.uid().unwrap_or_default();
+        let known = self.pods.get(&key).filter(|known| known.uid == uid).cloned();
+        let stopping = pod.metadata.deletion_timestamp.is_some();
+        match (known, stopping) {
+            (None, false) if !has_ended(pod) => self.after(POD_START, Due::Start { pod: key.clone(), uid: uid.clone() }),
+            (None | Some(PodState { stopping: false, .. }), true) => {
+                self.after(stop_time(pod), Due::Stopped { pod: key.clone(), uid: uid.clone() });
+            }
+            _ => {}
+        }
+        self.pods.insert(key, PodState { uid, node, stopping });
+    }
+
+    /// Whether the pod is still the one a timer was set for, on a kubelet that still lives.
+    fn is_current(&self, key: &str, uid: &str) -> bool {
+        self.pods.get(key).is_some_and(|pod| pod.uid == uid && self.is_joined(&pod.node))
+    }
+
+    fn pod_api(&self, key: &str) -> (Api<Pod>, String) {
+        let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
+        (Api::namespaced(self.kube.clone(), namespace), name.to_owned())
+    }
+
+    pub(super) async fn start_pod(&mut self, key: &str, uid: &str) -> anyhow::Result<()> {
+        if !self.is_current(key, uid) || self.pods.get(key).is_some_and(|pod| pod.stopping) {
+            return Ok(());
+        }
+        let (api, name) = self.pod_api(key);
+        let Some(pod) = api.get_opt(&name).await? else { return Ok(()) };
+        if pod.uid().as_deref() != Some(uid) || pod.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let patch = running_patch(&pod, self.clock.now());
+        match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("status of pod {key}")),
+        }
+    }
+
+    pub(super) async fn remove_pod(&mut self, key: &str, uid: &str) -> anyhow::Result<()> {
+        if !self.is_current(key, uid) {
+            return Ok(());
+        }
+        let (api, name) = self.pod_api(key);
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+        let parameters = DeleteParams { grace_period_seconds: Some(0), preconditions: Some(preconditions), ..DeleteParams::default() };
+        match api.delete(&name, &parameters).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("removing pod {key}")),
+        }
+    }
+}
+
+fn running_patch(pod: &Pod, now: Timestamp) -> Value {
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
+    let status = |container: &k8s_openapi::api::core::v1::Container| {
+        json!({
+            "name": container.name,
+            "image": container.image,
+            "imageID": "",
+            "ready": true,
+            "started": true,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": now}},
+        })
+    };
+    let containers: Vec<Value> = pod.spec.iter().flat_map(|spec| &spec.containers).map(status).collect();
+    let conditions = ["Initialized", "Ready", "ContainersReady"].map(condition);
+    json!({"status": {
+        "phase": "Running",
+        "startTime": now,
+        "conditions": conditions,
+        "containerStatuses": containers,
+    }})
+}

@@ -1,0 +1,22 @@
+//! The kit: runs the features on a backend and reports.
+//!
+//! Reading order: [`features`] (what is to be shown), [`steps`] (the vocabulary), [`world`] (what a scenario holds),
+//! [`scenario`] (one scenario in its own process), [`runner`] (many of them), [`report`].
+
+pub mod backend;
+pub mod cli;
+pub mod cloud;
+pub mod eventually;
+pub mod features;
+pub mod invariants;
+pub mod kubelet;
+pub mod params;
+pub mod recorder;
+pub mod report;
+pub mod runner;
+pub mod scenario;
+pub mod steps;
+mod story;
+pub mod things;
+pub mod verdict;
+pub mod world;

@@ -1,0 +1,5 @@
+//! The `trysquare` program.
+
+fn main() -> std::process::ExitCode {
+    e2e::cli::main()
+}

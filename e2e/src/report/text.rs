@@ -1,0 +1,117 @@
+//! The result for people: a line per scenario, the diagnosis of each failure, and the numbers of the whole run.
+
+use super::Summary;
+use crate::verdict::{ScenarioResult, Verdict};
+use std::io::IsTerminal;
+
+/// How many lines of a failed scenario's timeline are printed; report.json has the rest.
+const TIMELINE_SHOWN: usize = 60;
+
+/// One word for what came of a scenario.
+pub(crate) fn mark(result: &ScenarioResult) -> &'static str {
+    match &result.verdict {
+        Verdict::Skipped { .. } => "skipped",
+        _ if result.failed() => "FAILED ",
+        _ => "passed ",
+    }
+}
+
+/// Prints the results to standard output.
+pub(crate) fn print(results: &[ScenarioResult], summary: &Summary, calls: bool) {
+    let colour = Colour(std::io::stdout().is_terminal());
+    let width = results.iter().map(|result| result.scenario.name.chars().count()).max().unwrap_or(0).min(90);
+    println!("\n{:<7}  {:<width$}  {:>10}  {:>7}", "", "scenario", "virtual", "wall");
+    let mut feature = "";
+    for result in results {
+        if result.scenario.feature != feature {
+            feature = &result.scenario.feature;
+            println!("{}", colour.bold(feature));
+        }
+        let mark = if result.failed() { colour.red(mark(result)) } else { colour.green(mark(result)) };
+        let times = format!("{:>10}  {:>6.2}s", duration(result.virtual_s), result.wall_s);
+        println!("{mark}  {:<width$}  {times}", result.scenario.name);
+        if let Verdict::Skipped { missing } = &result.verdict {
+            println!("         the backend lacks {missing}");
+        }
+        if let Some(repeat) = &result.repeat {
+            let word = if repeat.identical { "identical" } else { "DIFFERENT" };
+            let (one, two) = (&result.journal, &repeat.journal);
+            println!("         {word}: {} requests {}  and {} requests {}", one.entries, &short(&one.sha256), two.entries, short(&two.sha256));
+        }
+        if calls {
+            result.journal.calls.iter().for_each(|(call, count)| println!("         {count:>6} × {call}"));
+        }
+    }
+    results.iter().filter(|result| result.failed()).for_each(|result| diagnose(result, &colour));
+    let Summary { passed, failed, skipped, virtual_s, wall_s } = summary;
+    println!("\n{} of virtual time in {wall_s:.2}s of wall time ({:.0} times as fast)", duration(*virtual_s), virtual_s / wall_s.max(1e-3));
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+}
+
+fn diagnose(result: &ScenarioResult, colour: &Colour) {
+    println!("\n{} {}", colour.red("FAILED"), colour.bold(&result.scenario.name));
+    println!("  {}  seed {}", result.scenario.location(), result.seed);
+    if let Verdict::Failed(failure) = &result.verdict {
+        println!("  at: {}", failure.step);
+        println!("  {}", failure.message.replace('\n', "\n  "));
+        if let Some(observed) = &failure.last_observed {
+            println!("  last observed: {}", observed.replace('\n', "\n  "));
+        }
+        let left_out = failure.timeline.len().saturating_sub(TIMELINE_SHOWN);
+        if !failure.timeline.is_empty() {
+            println!("  what happened{}:", if left_out > 0 { format!(" ({left_out} earlier lines are in report.json)") } else { String::new() });
+        }
+        failure.timeline.iter().skip(left_out).for_each(|line| println!("    {line}"));
+    }
+    if let Some(difference) = result.repeat.as_ref().and_then(|repeat| repeat.first_difference.as_ref()) {
+        println!("  the two runs differ first at {}", difference.replace('\n', "\n  "));
+    }
+}
+
+fn short(sha256: &str) -> &str {
+    sha256.get(..16).unwrap_or(sha256)
+}
+
+/// Virtual time, as a person reads it.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 86_400, whole / 3_600 % 24, whole / 60 % 60, whole % 60) {
+        (0, 0, 0, _) => format!("{seconds:.1}s"),
+        (0, 0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (0, hours, minutes, seconds) => format!("{hours}h{minutes:02}m{seconds:02}s"),
+        (days, hours, minutes, _) => format!("{days}d{hours:02}h{minutes:02}m"),
+    }
+}
+
+/// Colours on a terminal, plain text elsewhere.
+struct Colour(bool);
+
+impl Colour {
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn red(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    fn green(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(duration(12.34), "12.3s");
+        assert_eq!(duration(125.0), "2m05s");
+        assert_eq!(duration(87_840.0), "1d00h24m");
+    }
+}

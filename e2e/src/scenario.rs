@@ -1,0 +1,136 @@
+//! One scenario, in a process of its own: pins every source of randomness, builds the World in a runtime whose time is
+//! virtual, carries the steps out and writes the result for the process that started it.
+
+use crate::features::Scenario;
+use crate::recorder::{LogLayer, Recorder};
+use crate::steps::Vocabulary;
+use crate::verdict::{Failure, ScenarioResult, Verdict};
+use crate::world::{Start, World};
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// What stands as the step of a failure where the backend could not start.
+pub const START: &str = "the start of the backend";
+
+/// What the process of a scenario is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The seed.
+    pub seed: u64,
+    /// Whether randomness is pinned to the seed.
+    pub pinned: bool,
+    /// Where to keep every line of the journal.
+    pub journal: Option<PathBuf>,
+}
+
+/// Carries out a task. Answers an error only where the scenario could not be started at all.
+pub fn run(task: Task) -> anyhow::Result<ScenarioResult> {
+    // A fresh thread: pinning must come before the thread's first hash map.
+    std::thread::Builder::new()
+        .name("simulation".into())
+        .stack_size(16 << 20)
+        .spawn(move || {
+            if task.pinned {
+                pin(task.seed)?;
+            }
+            simulate(task)
+        })?
+        .join()
+        .unwrap_or_else(|panic| Err(anyhow::anyhow!("the simulation panicked: {}", panic_text(&*panic))))
+}
+
+fn pin(seed: u64) -> anyhow::Result<()> {
+    if pinned_randomness::pin(seed) == pinned_randomness::Pinned::Unsupported {
+        anyhow::bail!("this platform's randomness cannot be pinned; run with --randomness system");
+    }
+    fastrand::seed(seed);
+    struct Constant;
+    impl ahash::random_state::RandomSource for Constant {
+        fn gen_hasher_seed(&self) -> usize {
+            0x7472_7973
+        }
+    }
+    ahash::random_state::RandomState::new();
+    // Fails only where a source was set before, which one process per scenario rules out.
+    let _ = ahash::random_state::set_random_source(Constant);
+    Ok(())
+}
+
+fn simulate(task: Task) -> anyhow::Result<ScenarioResult> {
+    let recorder = match &task.journal {
+        Some(path) => Recorder::with_file(std::fs::File::create(path).with_context(|| format!("cannot write the journal {}", path.display()))?),
+        None => Recorder::default(),
+    };
+    let level = tracing_subscriber::filter::LevelFilter::DEBUG;
+    let targets = tracing_subscriber::filter::Targets::new().with_target("controller", level).with_target("controller_aws", level).with_target("controller_core", level);
+    use tracing_subscriber::Layer;
+    let subscriber = tracing_subscriber::registry().with(LogLayer(recorder.clone()).with_filter(targets));
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    // The parts of a backend share what no other thread may see: they are local to this one.
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let started = tokio::time::Instant::now();
+        let verdict = verdict_of(&task, &recorder).await;
+        Ok(ScenarioResult {
+            scenario: task.scenario.clone(),
+            backend: "embedded".into(),
+            seed: task.seed,
+            verdict,
+            virtual_s: started.elapsed().as_secs_f64(),
+            wall_s: 0.0,
+            journal: recorder.summary(),
+            repeat: None,
+        })
+    })
+}
+
+async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
+    let failed = |step: String, message: String, last_observed| {
+        Verdict::Failed(Failure { step, message, last_observed, timeline: recorder.timeline() })
+    };
+    let mut world = match World::start(Start { seed: task.seed, recorder: recorder.clone(), manifests: manifests_beside(&task.scenario.path) }).await {
+        Ok(world) => world,
+        Err(error) => return failed(START.into(), format!("{error:#}"), None),
+    };
+    let vocabulary = Vocabulary::whole();
+    for line in &task.scenario.steps {
+        let (step, arguments) = match vocabulary.find(&task.scenario, line) {
+            Ok(found) => found,
+            Err(error) => return failed(line.text.clone(), error.to_string(), None),
+        };
+        recorder.tell("step", format_args!("{} {}", line.keyword, line.text));
+        world.forget_observation();
+        let outcome = futures::FutureExt::catch_unwind(AssertUnwindSafe(step.run(&mut world, arguments))).await;
+        let broken = world.broken_invariant();
+        let message = match outcome {
+            Ok(Ok(())) => match broken {
+                Some(invariant) => return failed(format!("invariant, during: {} {}", line.keyword, line.text), invariant, None),
+                None => continue,
+            },
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(panic) => format!("panicked: {}", panic_text(&*panic)),
+        };
+        let step = format!("{}:{}: {} {}", task.scenario.path.display(), line.line, line.keyword, line.text);
+        return failed(step, message, world.last_observation());
+    }
+    match world.finish().await {
+        Ok(()) => Verdict::Passed,
+        Err(error) => failed("invariant, at the end".into(), format!("{error:#}"), None),
+    }
+}
+
+/// The folder `manifests` beside the feature file or in the nearest folder above it.
+fn manifests_beside(feature: &Path) -> PathBuf {
+    let folders = feature.ancestors().skip(1).map(|folder| folder.join("manifests"));
+    folders.into_iter().find(|folder| folder.is_dir()).unwrap_or_else(|| PathBuf::from("manifests"))
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+}

@@ -1,0 +1,116 @@
+//! Messages of the interruption queue.
+
+use super::Vocabulary;
+use crate::eventually::Seen;
+use crate::things::is_running;
+use crate::world::{Moment, World};
+use anyhow::{Context, ensure};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) fn register(steps: &mut Vocabulary) {
+    steps.add("a spot interruption notice arrives for the instance", |world, _| {
+        Box::pin(async move {
+            let subject = world.subject().await?;
+            world.subject_node_name().await?;
+            world.cloud().interrupt(&subject.instance).await?;
+            world.mark(Moment::Notice, world.now());
+            Ok(())
+        })
+    });
+    steps.add("a rebalance recommendation arrives for the instance", |world, _| {
+        Box::pin(async move {
+            let subject = world.subject().await?;
+            world.subject_node_name().await?;
+            world.cloud().recommend_rebalance(&subject.instance).await
+        })
+    });
+    steps.add("a message {string} is put into the interruption queue", |world, arguments| {
+        Box::pin(async move { world.cloud().send_to_queue(arguments.text(0)).await })
+    });
+    steps.add("{integer} interruption messages of mixed kinds arrive", |world, arguments| {
+        Box::pin(async move {
+            for index in 0..arguments.integer(0) {
+                world.cloud().send_to_queue(&message(world, index)).await?;
+            }
+            Ok(())
+        })
+    });
+    steps.add("the interruption queue is empty", |world, _| Box::pin(async move { queue_is_empty(world, Duration::ZERO).await }));
+    steps.add("the interruption queue is empty within {duration}", |world, arguments| {
+        Box::pin(async move { queue_is_empty(world, arguments.duration(0)).await })
+    });
+    steps.add("a second NodeClaim is created within {duration} of the notice, before the last old pod is gone", |world, arguments| {
+        Box::pin(async move {
+            let old = world.subject().await?.node_claim;
+            let node = world.subject_node_name().await?;
+            let created = world
+                .by("a second NodeClaim exists", Moment::Notice, arguments.duration(0), async || {
+                    let claims = world.node_claims().await?;
+                    let others: Vec<String> = claims.iter().map(ResourceExt::name_any).filter(|name| *name != old).collect();
+                    Ok(Seen::when(!others.is_empty(), (), || "only the first NodeClaim exists".into()))
+                })
+                .await;
+            created?;
+            let left = world.workload_pods_on(&node).await?;
+            ensure!(!left.is_empty(), "every old pod was gone when the second NodeClaim appeared");
+            Ok(())
+        })
+    });
+    steps.add("at no time until the reclaim is more than {integer} pod(s) of Deployment {string} missing", |world, arguments| {
+        Box::pin(async move {
+            let (allowed, name) = (arguments.integer(0), arguments.text(1));
+            let wanted = world.replicas(name).await?;
+            let reclaim = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
+            let left = Duration::try_from(reclaim.duration_since(world.now())).context("the reclaim has passed already")?;
+            // Up to the reclaim, not through it: from then on the pods are gone with their instance.
+            crate::eventually::throughout(left.saturating_sub(Duration::from_secs(1)), async || {
+                let pods = world.pods_of_deployment(name).await?;
+                let running = pods.iter().filter(|pod| is_running(pod)).count();
+                ensure!(running + allowed >= wanted, "at {} only {running} of {wanted} pods run", world.now());
+                Ok(())
+            })
+            .await
+        })
+    });
+    steps.add("the pods left the node by eviction until the reclaim", |world, _| {
+        Box::pin(async move {
+            let reclaim: Timestamp = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
+            let removals = world.controller_pod_removals();
+            let before: Vec<_> = removals.iter().filter(|removal| removal.at < reclaim).collect();
+            ensure!(before.iter().any(|removal| removal.eviction), "nothing was evicted before the reclaim");
+            let deleted: Vec<&str> = before.iter().filter(|removal| !removal.eviction).map(|removal| removal.pod.as_str()).collect();
+            ensure!(deleted.is_empty(), "deleted and not evicted: {}", deleted.join(", "));
+            Ok(())
+        })
+    });
+}
+
+/// Messages as EventBridge shapes them, of every kind the queue's rules let through, all about instances that are not ours.
+fn message(world: &World, index: usize) -> String {
+    let instance = format!("i-0{index:016x}");
+    let cloud = world.cloud();
+    let event = match index % 5 {
+        0 => cloud.event("EC2 Spot Instance Interruption Warning", "aws.ec2", json!({"instance-id": instance, "instance-action": "terminate"})),
+        1 => cloud.event("EC2 Instance Rebalance Recommendation", "aws.ec2", json!({"instance-id": instance})),
+        2 => cloud.event("EC2 Instance State-change Notification", "aws.ec2", json!({"instance-id": instance, "state": "stopping"})),
+        3 => cloud.event("EC2 Instance State-change Notification", "aws.ec2", json!({"instance-id": instance, "state": "running"})),
+        _ => cloud.event(
+            "AWS Health Event",
+            "aws.health",
+            json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": instance}]}),
+        ),
+    };
+    event.to_string()
+}
+
+async fn queue_is_empty(world: &World, limit: Duration) -> anyhow::Result<()> {
+    world
+        .eventually("the interruption queue is empty", limit, async || {
+            let length = world.cloud().queue_length().await?;
+            Ok(Seen::when(length == 0, (), || format!("{length} messages are in it")))
+        })
+        .await
+}

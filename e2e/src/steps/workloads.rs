@@ -1,0 +1,135 @@
+//! Deployments, DaemonSets and pods.
+
+use super::Vocabulary;
+use crate::eventually::Seen;
+use crate::things::{is_pending, is_running, node_of};
+use crate::world::{Moment, World};
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use std::time::Duration;
+
+pub(super) fn register(steps: &mut Vocabulary) {
+    steps.add("a pod {string} that asks for {quantity} CPU is created", |world, arguments| {
+        Box::pin(async move { world.create_pod(arguments.text(0), arguments.text(1)).await })
+    });
+    steps.add("a DaemonSet {string} whose pods ask for {quantity} CPU", |world, arguments| {
+        Box::pin(async move {
+            let (name, cpu) = (arguments.text(0), arguments.text(1));
+            world
+                .apply_text(&format!(
+                    "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  selector: \
+                     {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      \
+                     containers:\n      - name: main\n        image: agent\n        resources: {{requests: {{cpu: {cpu}}}}}\n"
+                ))
+                .await
+        })
+    });
+    steps.add("Deployment {string} is deleted", |world, arguments| {
+        Box::pin(async move { world.delete_deployment(arguments.text(0)).await })
+    });
+    steps.add("pod {string} is Running", |world, arguments| {
+        Box::pin(async move { pod_runs(world, arguments.text(0), Duration::ZERO).await })
+    });
+    steps.add("pod {string} is Running within {duration}", |world, arguments| {
+        Box::pin(async move { pod_runs(world, arguments.text(0), arguments.duration(1)).await })
+    });
+    steps.add("pod {string} is Running within {duration} of the launch", |world, arguments| {
+        Box::pin(async move {
+            let name = arguments.text(0);
+            world
+                .by(&format!("pod {name} is Running"), Moment::Launch, arguments.duration(1), async || look_at_pod(world, name).await)
+                .await
+        })
+    });
+    steps.add("pod {string} is Pending", |world, arguments| {
+        Box::pin(async move {
+            let pod = world.pod(arguments.text(0)).await?;
+            ensure!(is_pending(&pod), "the pod is on node {:?}: {:?}", node_of(&pod), pod.status);
+            Ok(())
+        })
+    });
+    steps.add("all {integer} pods of Deployment {string} are Pending", |world, arguments| {
+        Box::pin(async move {
+            let pods = world.pods_of_deployment(arguments.text(1)).await?;
+            let pending = pods.iter().filter(|pod| is_pending(pod)).count();
+            ensure!(pending == arguments.integer(0) && pods.len() == pending, "{pending} of {} pods are Pending", pods.len());
+            Ok(())
+        })
+    });
+    steps.add("all {integer} pods of Deployment {string} are Running within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let (count, name) = (arguments.integer(0), arguments.text(1));
+            let expected = format!("{count} pods of Deployment {name} are Running");
+            world.eventually(&expected, arguments.duration(2), async || world.running_pods(name, count, None).await).await?;
+            Ok(())
+        })
+    });
+    steps.add("all {integer} pods of Deployment {string} are Running within {duration} of the launch", |world, arguments| {
+        Box::pin(async move {
+            let (count, name) = (arguments.integer(0), arguments.text(1));
+            let expected = format!("{count} pods of Deployment {name} are Running");
+            world.by(&expected, Moment::Launch, arguments.duration(2), async || world.running_pods(name, count, None).await).await?;
+            Ok(())
+        })
+    });
+    steps.add("all {integer} pods of Deployment {string} run on that node within {duration} of the launch", |world, arguments| {
+        Box::pin(async move {
+            let (count, name) = (arguments.integer(0), arguments.text(1));
+            let expected = format!("{count} pods of Deployment {name} are Running");
+            let limit = arguments.duration(2);
+            let pods = world.by(&expected, Moment::Launch, limit, async || world.running_pods(name, count, None).await).await?;
+            let node = world.subject_node().await?.context("the NodeClaim has no node")?.name_any();
+            let elsewhere: Vec<String> = pods.iter().filter(|pod| node_of(pod) != Some(&node)).map(Pod::name_any).collect();
+            ensure!(elsewhere.is_empty(), "not on node {node}: {}", elsewhere.join(", "));
+            Ok(())
+        })
+    });
+    steps.add("all {integer} pods of Deployment {string} are Running on another node within {duration}", |world, arguments| {
+        Box::pin(async move {
+            run_elsewhere(world, arguments.text(1), arguments.integer(0), None, arguments.duration(2)).await
+        })
+    });
+    steps.add(
+        "all {integer} pods of Deployment {string} are Running on another node within {duration} of the notice",
+        |world, arguments| {
+            Box::pin(async move {
+                let moment = Some(Moment::Notice);
+                run_elsewhere(world, arguments.text(1), arguments.integer(0), moment, arguments.duration(2)).await
+            })
+        },
+    );
+    steps.add("a pod of DaemonSet {string} runs on the node within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let node = world.subject_node().await?.context("the NodeClaim has no node")?.name_any();
+            world
+                .eventually("a pod of the DaemonSet runs on the node", arguments.duration(1), async || {
+                    let pods = world.pods_of_daemon_set(arguments.text(0)).await?;
+                    let runs = pods.iter().any(|pod| is_running(pod) && node_of(pod) == Some(&node));
+                    Ok(Seen::when(runs, (), || format!("{} pods, none of them Running on {node}", pods.len())))
+                })
+                .await
+        })
+    });
+}
+
+async fn look_at_pod(world: &World, name: &str) -> anyhow::Result<Seen<()>> {
+    let pod = world.pod(name).await?;
+    Ok(Seen::when(is_running(&pod), (), || format!("{:?}", pod.status)))
+}
+
+async fn pod_runs(world: &World, name: &str, limit: Duration) -> anyhow::Result<()> {
+    world.eventually(&format!("pod {name} is Running"), limit, async || look_at_pod(world, name).await).await
+}
+
+/// The pods run, none of them on the node that the scenario has spoken of so far. That node may be gone by now.
+async fn run_elsewhere(world: &World, name: &str, count: usize, since: Option<Moment>, limit: Duration) -> anyhow::Result<()> {
+    let old = world.subject_node_name().await?;
+    let expected = format!("{count} pods of Deployment {name} are Running on another node than {old}");
+    let look = async || world.running_pods(name, count, Some(&old)).await;
+    match since {
+        Some(moment) => world.by(&expected, moment, limit, look).await?,
+        None => world.eventually(&expected, limit, look).await?,
+    };
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Applying manifests as `kubectl apply --server-side` does.
+
+use super::NAMESPACE;
+use crate::world::World;
+use anyhow::Context;
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::discovery::Scope;
+use serde::Deserialize;
+
+impl World {
+    /// Applies every document of a manifest file.
+    pub async fn apply_file(&self, name: &str) -> anyhow::Result<()> {
+        let path = self.manifest(name);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
+        self.apply_text(&text).await.with_context(|| format!("manifest {}", path.display()))
+    }
+
+    /// Applies every document of a YAML text.
+    pub async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
+        for document in serde_yaml_ng::Deserializer::from_str(text) {
+            let value = serde_json::Value::deserialize(document).context("not valid YAML")?;
+            if !value.is_null() {
+                self.apply(serde_json::from_value(value).context("not a Kubernetes object")?).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one object; its kind is looked up at the API server, which answers unknown kinds and fields itself.
+    pub async fn apply(&self, object: DynamicObject) -> anyhow::Result<DynamicObject> {
+        let types = object.types.clone().context("the object has no apiVersion and kind")?;
+        let kind = kube::core::GroupVersionKind::try_from(&types)?;
+        let (resource, capabilities) = kube::discovery::pinned_kind(&self.kube(), &kind)
+            .await
+            .with_context(|| format!("no matches for kind {:?} in version {:?}", types.kind, types.api_version))?;
+        let api: Api<DynamicObject> = match capabilities.scope {
+            Scope::Cluster => Api::all_with(self.kube(), &resource),
+            Scope::Namespaced => {
+                let namespace = object.metadata.namespace.clone();
+                Api::namespaced_with(self.kube(), namespace.as_deref().unwrap_or(NAMESPACE), &resource)
+            }
+        };
+        let name = object.metadata.name.clone().context("the object has no metadata.name")?;
+        let mut parameters = PatchParams::apply("trysquare").force();
+        parameters.field_validation = Some(ValidationDirective::Strict);
+        Ok(api.patch(&name, &parameters, &Patch::Apply(&object)).await?)
+    }
+}

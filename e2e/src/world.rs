@@ -1,0 +1,220 @@
+//! The World of a scenario: a backend, the things that sentences refer to ("the NodeClaim", "the instance"), and the
+//! moments they count from ("the launch", "the notice"). Nothing else is remembered from step to step.
+
+use crate::backend::{Backend, Embedded};
+use crate::cloud::Cloud;
+use crate::eventually::{self, NotInTime, Seen};
+use crate::invariants::Invariants;
+use crate::recorder::Recorder;
+use anyhow::{Context, anyhow};
+use controller_api::NodeClaim;
+use controller_clock::Clock;
+use jiff::Timestamp;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a World is built from.
+pub struct Start {
+    /// The seed of the cloud's ids, boot times and prices.
+    pub seed: u64,
+    /// Where everything that happens is recorded.
+    pub recorder: Recorder,
+    /// The folder of the manifests that steps name.
+    pub manifests: PathBuf,
+}
+
+/// Something that times are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// The last CreateFleet call that launched the NodeClaim in question.
+    Launch,
+    /// The interruption notice.
+    Notice,
+    /// The last pod of a workload left its node.
+    LastPodLeft,
+}
+
+/// What a scenario holds.
+pub struct World {
+    backend: Box<dyn Backend>,
+    recorder: Recorder,
+    invariants: Invariants,
+    observed: RefCell<Option<String>>,
+    moments: RefCell<BTreeMap<Moment, Timestamp>>,
+    subject: RefCell<Option<Subject>>,
+    manifests: PathBuf,
+    /// Instances that a step launched itself, by the cluster whose tags they carry.
+    pub strays: BTreeMap<String, String>,
+}
+
+/// The NodeClaim that a scenario is about, with its instance.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The NodeClaim's name.
+    pub node_claim: String,
+    /// The instance's id.
+    pub instance: String,
+    /// The node's name, once a step has asked for it.
+    pub node: Option<String>,
+}
+
+impl World {
+    /// Builds a World on the embedded backend. The controller is not started yet.
+    pub async fn start(start: Start) -> anyhow::Result<Self> {
+        let invariants = Invariants::default();
+        let backend = Embedded::start(start.seed, start.recorder.clone(), invariants.clone()).await?;
+        Ok(Self {
+            backend: Box::new(backend),
+            recorder: start.recorder,
+            invariants,
+            observed: RefCell::default(),
+            moments: RefCell::default(),
+            subject: RefCell::default(),
+            manifests: start.manifests,
+            strays: BTreeMap::new(),
+        })
+    }
+
+    /// The backend.
+    pub fn backend(&mut self) -> &mut dyn Backend {
+        &mut *self.backend
+    }
+
+    /// A client of the API server.
+    pub fn kube(&self) -> kube::Client {
+        self.backend.kube()
+    }
+
+    /// The cloud.
+    pub fn cloud(&self) -> Rc<dyn Cloud> {
+        self.backend.cloud()
+    }
+
+    /// The time.
+    pub fn clock(&self) -> Clock {
+        self.backend.clock()
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Timestamp {
+        self.backend.clock().now()
+    }
+
+    /// The record of what happened.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Where a manifest that a step names stands.
+    pub fn manifest(&self, name: &str) -> PathBuf {
+        self.manifests.join(name)
+    }
+
+    /// The metrics of the controller under test.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        self.backend.metrics().await
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+
+    /// Waits until a look at the cluster finds what is expected.
+    pub async fn eventually<T>(
+        &self,
+        expected: &str,
+        limit: Duration,
+        look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
+    ) -> anyhow::Result<T> {
+        let outcome = eventually::eventually(expected, limit, look).await;
+        if let Some(late) = outcome.as_ref().err().and_then(|error| error.downcast_ref::<NotInTime>()) {
+            self.observe(&late.last_seen);
+        }
+        outcome
+    }
+
+    /// As [`World::eventually`], but the limit counts from a moment of the scenario.
+    pub async fn by<T>(
+        &self,
+        expected: &str,
+        moment: Moment,
+        limit: Duration,
+        look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
+    ) -> anyhow::Result<T> {
+        let passed = Duration::try_from(self.now().duration_since(self.moment(moment)?)).unwrap_or_default();
+        let left = limit.checked_sub(passed).with_context(|| format!("{passed:?} have passed since the {moment:?} already"))?;
+        self.eventually(expected, left, look).await
+    }
+
+    /// Remembers what was seen, for the diagnosis of a failure.
+    pub fn observe(&self, seen: &str) {
+        *self.observed.borrow_mut() = Some(seen.to_owned());
+    }
+
+    pub(crate) fn forget_observation(&self) {
+        self.observed.borrow_mut().take();
+    }
+
+    pub(crate) fn last_observation(&self) -> Option<String> {
+        self.observed.borrow().clone()
+    }
+
+    /// Remembers a moment.
+    pub fn mark(&self, moment: Moment, at: Timestamp) {
+        self.moments.borrow_mut().insert(moment, at);
+    }
+
+    /// A remembered moment.
+    pub fn moment(&self, moment: Moment) -> anyhow::Result<Timestamp> {
+        self.moments.borrow().get(&moment).copied().ok_or_else(|| anyhow!("no step before this one tells of a {moment:?}"))
+    }
+
+    /// Makes a NodeClaim the one that the scenario speaks of.
+    pub fn set_subject(&self, claim: &NodeClaim) -> anyhow::Result<Subject> {
+        let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone()).unwrap_or_default();
+        let instance = provider_id.rsplit('/').next().filter(|id| id.starts_with("i-")).with_context(|| {
+            format!("NodeClaim {:?} has no instance (provider id {provider_id:?})", claim.metadata.name)
+        })?;
+        let subject = Subject {
+            node_claim: claim.metadata.name.clone().unwrap_or_default(),
+            instance: instance.to_owned(),
+            node: None,
+        };
+        *self.subject.borrow_mut() = Some(subject.clone());
+        Ok(subject)
+    }
+
+    /// The NodeClaim that the scenario speaks of: the one a step named, or else the only one there is.
+    pub async fn subject(&self) -> anyhow::Result<Subject> {
+        if let Some(subject) = self.subject.borrow().clone() {
+            return Ok(subject);
+        }
+        let claims = self.node_claims().await?;
+        match claims.as_slice() {
+            [claim] => self.set_subject(claim),
+            others => Err(anyhow!("\"the NodeClaim\" is not one: there are {}", others.len())),
+        }
+    }
+
+    pub(crate) fn remember_node(&self, name: &str) {
+        if let Some(subject) = self.subject.borrow_mut().as_mut() {
+            subject.node = Some(name.to_owned());
+        }
+    }
+
+    pub(crate) fn broken_invariant(&mut self) -> Option<String> {
+        self.invariants.broken().or_else(|| self.backend.check_alive().err().map(|error| format!("{error:#}")))
+    }
+
+    /// Ends the scenario: what must hold once nothing is asked any more.
+    pub async fn finish(mut self) -> anyhow::Result<()> {
+        match self.broken_invariant() {
+            Some(broken) => Err(anyhow!(broken)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! RunInstances, also as the dry run that checks permissions.
+
+use super::{fleets, instances, specification};
+use crate::cloud::Cloud;
+use crate::cloud::instance::TemplateUse;
+use crate::cloud::launch::Launch;
+use crate::error::ApiError;
+use crate::wire::query::Query;
+use crate::wire::xml::Xml;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+// fidelity: documented(EC2 API Reference, RunInstances)
+pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
+    let mut requested = specification::read(query)?;
+    requested.subnet_id = query.owned("SubnetId");
+    let minimum: u32 = query.number("MinCount")?.ok_or_else(|| ApiError::missing("MinCount"))?;
+    let maximum: u32 = query.number("MaxCount")?.ok_or_else(|| ApiError::missing("MaxCount"))?;
+    if minimum == 0 || minimum > maximum {
+        let message = "Invalid value for instance count: the minimum must be at least 1 and not above the maximum.";
+        return Err(ApiError::invalid_value(message));
+    }
+    let (id, name) = (query.text("LaunchTemplate.LaunchTemplateId"), query.text("LaunchTemplate.LaunchTemplateName"));
+    let version = query.text("LaunchTemplate.Version");
+    let client_token = query.owned("ClientToken");
+    let dry_run = query.dry_run()?;
+    query.ignore(&["PrivateIpAddress", "AdditionalInfo", "Ipv6AddressCount", "EnablePrimaryIpv6"]);
+    query.finish()?;
+    let (merged, template) = if id.is_some() || name.is_some() {
+        let template = cloud.templates.find(id, name)?;
+        let (number, version) = template.version(version)?;
+        let used = TemplateUse { id: template.id.clone(), name: template.name.clone(), version: number };
+        (version.data.clone().overridden_by(&requested), Some(used))
+    } else {
+        (requested, None)
+    };
+    for added in merged.tags.values() {
+        crate::cloud::tags::check(&Default::default(), added)?;
+    }
+    cloud.check_launch(&merged)?;
+    if dry_run {
+        return Err(ApiError::dry_run());
+    }
+    let merged = Arc::new(merged);
+    let launch = Launch {
+        specification: &merged,
+        capacity_type: fleets::market(merged.market.as_deref()),
+        template: template.as_ref(),
+        fleet_id: None,
+        client_token: client_token.as_deref(),
+        count: maximum,
+    };
+    let (ids, error) = cloud.launch(now, &launch);
+    if ids.len() < minimum as usize {
+        // All or nothing below the minimum: what was begun is taken back before anyone sees it run.
+        for id in &ids {
+            cloud.terminate(now, id)?;
+        }
+        return Err(error.unwrap_or_else(|| ApiError::new(500, "InternalError", "An internal error has occurred")));
+    }
+    let mut xml = Xml::new();
+    let launched: Vec<_> = ids.iter().filter_map(|id| cloud.instances.get(id)).collect();
+    xml.text("reservationId", launched.first().map_or("", |instance| &instance.reservation_id));
+    xml.text("ownerId", &cloud.config.account);
+    xml.open("groupSet");
+    xml.close("groupSet");
+    xml.list("instancesSet", launched, instances::write_instance);
+    Ok(xml.into_string())
+}

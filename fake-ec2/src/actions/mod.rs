@@ -1,0 +1,88 @@
+//! The table: which action is done where. What is not in it is refused as AWS refuses an unknown action, and logged.
+
+mod ec2;
+mod eks;
+mod events;
+mod iam;
+mod pricing;
+mod sqs;
+mod ssm;
+mod sts;
+
+use crate::cloud::Cloud;
+use crate::error::ApiError;
+use crate::wire::{Call, Payload, Reply, Service};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// When an action is performed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) now: Timestamp,
+    /// When it was first tried; earlier than `now` if it has waited.
+    pub(crate) started: Timestamp,
+}
+
+/// How far an action got.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Done(Result<Reply, ApiError>),
+    /// Nothing to answer yet: perform it again when something has changed, at the latest then.
+    WaitUntil(Timestamp),
+}
+
+impl From<Result<Reply, ApiError>> for Step {
+    fn from(result: Result<Reply, ApiError>) -> Self {
+        Self::Done(result)
+    }
+}
+
+pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step {
+    match (call.service, &call.payload) {
+        (Service::Ec2, Payload::Form(form)) => ec2::perform(cloud, context, &call.action, form).into(),
+        (Service::Iam, Payload::Form(form)) => iam::perform(cloud, context, &call.action, &form.query()).into(),
+        (Service::Sts, Payload::Form(form)) => {
+            sts::perform(cloud, context, &call.action, &form.query(), &call.caller).into()
+        }
+        (Service::Sqs, Payload::Json(input)) => sqs::perform(cloud, context, &call.action, input),
+        (Service::Sqs, Payload::Form(form)) => sqs::perform_query(cloud, context, &call.action, &form.query()),
+        (Service::Ssm, Payload::Json(input)) => ssm::perform(cloud, &call.action, input).into(),
+        (Service::Pricing, Payload::Json(input)) => pricing::perform(cloud, &call.action, input).into(),
+        (Service::EventBridge, Payload::Json(input)) => events::perform(cloud, context, &call.action, input).into(),
+        (Service::Eks, Payload::Json(input)) => eks::perform(cloud, context, &call.action, input).into(),
+        // A JSON target for a query service, or the other way round.
+        (service, _) => Step::Done(Err(unknown_action(service, &call.action))),
+    }
+}
+
+/// What AWS answers to an action it does not have.
+// fidelity: documented(EC2 API Reference, Common errors: InvalidAction; AWS JSON protocol: UnknownOperationException)
+pub(crate) fn unknown_action(service: Service, action: &str) -> ApiError {
+    tracing::warn!(service = service.name(), action, "an action was asked for that is not played here");
+    match service {
+        Service::Ec2 | Service::Iam | Service::Sts => {
+            ApiError::client("InvalidAction", format!("The action {action} is not valid for this web service."))
+        }
+        Service::Sqs => {
+            ApiError::client("InvalidAction", format!("The action {action} is not valid for this endpoint."))
+        }
+        _ => ApiError::client("UnknownOperationException", format!("The operation {action} is not known.")),
+    }
+}
+
+/// A text of a JSON document.
+fn text<'a>(input: &'a Value, name: &str) -> Option<&'a str> {
+    input.get(name).and_then(Value::as_str)
+}
+
+/// A number of a JSON document; some clients send numbers as text.
+fn integer(input: &Value, name: &str) -> Option<i64> {
+    let value = input.get(name)?;
+    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// A map of texts of a JSON document.
+fn string_map(input: &Value, name: &str) -> std::collections::BTreeMap<String, String> {
+    let entries = input.get(name).and_then(Value::as_object).into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}

@@ -1,0 +1,208 @@
+//! An instance and its states.
+//!
+//! ```text
+//! pending → running → shutting-down → terminated
+//!              ↓↑          ↑
+//!          stopping → stopped
+//! ```
+
+use super::capacity::CapacityType;
+use super::launch_template::{BlockDevice, LaunchSpecification, MetadataOptions};
+use super::tags::Tags;
+use base64::Engine;
+use jiff::Timestamp;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// Where an instance is in its life.
+// fidelity: documented(EC2 User Guide, Instance lifecycle; codes: API Reference, InstanceState)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum State {
+    Pending,
+    Running,
+    ShuttingDown,
+    Terminated,
+    Stopping,
+    Stopped,
+}
+
+impl State {
+    /// As the API spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::ShuttingDown => "shutting-down",
+            Self::Terminated => "terminated",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// As the API numbers it.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Pending => 0,
+            Self::Running => 16,
+            Self::ShuttingDown => 32,
+            Self::Terminated => 48,
+            Self::Stopping => 64,
+            Self::Stopped => 80,
+        }
+    }
+
+    /// Whether it is going or gone.
+    pub fn is_ending(self) -> bool {
+        matches!(self, Self::ShuttingDown | Self::Terminated)
+    }
+}
+
+/// One instance, with what only its inside would know.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // Named as in the Instance structure of DescribeInstances.
+pub struct Instance {
+    pub id: String,
+    pub reservation_id: String,
+    pub fleet_id: Option<String>,
+    pub image_id: String,
+    pub architecture: String,
+    pub instance_type: &'static str,
+    pub vcpus: u32,
+    pub hypervisor: &'static str,
+    pub capacity_type: CapacityType,
+    pub state: State,
+    /// When the present state began.
+    pub state_since: Timestamp,
+    /// Code and message of why it stopped or ended.
+    pub state_reason: Option<(String, String)>,
+    pub launched_at: Timestamp,
+    /// When Describe calls begin to see it.
+    pub visible_at: Timestamp,
+    pub vpc_id: String,
+    pub subnet_id: String,
+    pub zone: String,
+    pub zone_id: String,
+    pub tenancy: String,
+    pub private_ip: Ipv4Addr,
+    pub private_dns_name: String,
+    /// Id and name of each.
+    pub security_groups: Vec<(String, String)>,
+    pub network_interfaces: Vec<NetworkInterface>,
+    pub volumes: Vec<Volume>,
+    pub profile: Option<InstanceProfileReference>,
+    /// Base64, as it was given.
+    pub user_data: Option<String>,
+    pub metadata: MetadataOptions,
+    pub monitoring: bool,
+    pub ebs_optimized: bool,
+    pub key_name: Option<String>,
+    pub client_token: Option<String>,
+    /// Id, name and version of the template it was launched from.
+    pub launch_template: Option<TemplateUse>,
+    pub spot_request_id: Option<String>,
+    /// When a spot notice said it would be reclaimed.
+    pub reclaim_at: Option<Timestamp>,
+    pub capacity_reservation_id: Option<String>,
+    pub capacity_reservation_preference: Option<String>,
+    pub placement_group: Option<(String, String)>,
+    pub partition: Option<u32>,
+    pub tags: Tags,
+    /// Since when the instance status check fails.
+    pub instance_impaired_since: Option<Timestamp>,
+    /// Since when the system status check fails.
+    pub system_impaired_since: Option<Timestamp>,
+    pub scheduled_events: Vec<ScheduledEvent>,
+    pub(crate) launch_index: u32,
+    pub(crate) reserved_addresses: u32,
+    pub(crate) specification: Arc<LaunchSpecification>,
+}
+
+impl Instance {
+    /// The user data as the instance reads it.
+    pub fn user_data_bytes(&self) -> Option<Vec<u8>> {
+        base64::engine::general_purpose::STANDARD.decode(self.user_data.as_deref()?).ok()
+    }
+
+    /// The user data as text.
+    pub fn user_data_text(&self) -> Option<String> {
+        self.user_data_bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// `aws:///us-west-2a/i-0123…`: what the cloud provider writes on its Node.
+    pub fn provider_id(&self) -> String {
+        format!("aws:///{}/{}", self.zone, self.id)
+    }
+}
+
+/// A network interface of an instance.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct NetworkInterface {
+    pub id: String,
+    pub attachment_id: String,
+    pub device_index: u32,
+    pub network_card_index: u32,
+    pub interface_type: String,
+    pub private_ip: Ipv4Addr,
+    pub subnet_id: String,
+    pub security_groups: Vec<(String, String)>,
+    pub tags: Tags,
+}
+
+/// A volume of an instance.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Volume {
+    pub id: String,
+    pub device: BlockDevice,
+    pub tags: Tags,
+}
+
+/// The instance profile an instance was launched with, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct InstanceProfileReference {
+    pub arn: String,
+    pub id: String,
+    pub name: String,
+    /// The role whose credentials the instance gets.
+    pub role_arn: Option<String>,
+}
+
+/// A launch template as a launch used it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct TemplateUse {
+    pub id: String,
+    pub name: String,
+    pub version: u64,
+}
+
+/// Maintenance that AWS announced for an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ScheduledEvent {
+    pub id: String,
+    /// `instance-stop`, `system-reboot`, `instance-retirement`, …
+    pub code: String,
+    pub description: String,
+    pub not_before: Timestamp,
+    pub not_after: Option<Timestamp>,
+}
+
+/// A spot request, which lives and ends with its instance.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct SpotRequest {
+    pub id: String,
+    pub instance_id: String,
+    /// `active` or `closed`.
+    pub state: &'static str,
+    pub status: &'static str,
+    pub updated_at: Timestamp,
+    pub created_at: Timestamp,
+    pub instance_type: &'static str,
+    pub zone: String,
+    pub tags: Tags,
+}

@@ -1,0 +1,463 @@
+//! One launch: check what was asked, take capacity and addresses, and bring instances into being.
+
+use super::capacity::CapacityType;
+use super::catalogue::Offering;
+use super::instance::{Instance, InstanceProfileReference, NetworkInterface, SpotRequest, State, TemplateUse, Volume};
+use super::launch_template::{LaunchSpecification, NetworkInterfaceSpecification};
+use super::network::Subnet;
+use super::{Cloud, after, check_id, tags};
+use crate::error::ApiError;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// The largest user data, decoded.
+// fidelity: documented(EC2 User Guide, Run commands at launch: user data is limited to 16 KB)
+const MAX_USER_DATA: usize = 16_384;
+/// Running instances of a spread placement group per zone.
+// fidelity: documented(EC2 User Guide, Spread placement groups: seven per zone)
+const SPREAD_LIMIT: usize = 7;
+
+/// A launch that has been merged from template, override and request.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) specification: &'a Arc<LaunchSpecification>,
+    pub(crate) capacity_type: CapacityType,
+    pub(crate) template: Option<&'a TemplateUse>,
+    pub(crate) fleet_id: Option<&'a str>,
+    pub(crate) client_token: Option<&'a str>,
+    pub(crate) count: u32,
+}
+
+/// The placement group (id and name) a launch joins, and its partition.
+type Placed = (Option<(String, String)>, Option<u32>);
+
+/// What a specification refers to, looked up.
+pub(crate) struct Checked<'a> {
+    pub(crate) offering: &'a Offering,
+    pub(crate) subnet: &'a Subnet,
+    image: &'a super::image::Image,
+    groups: Vec<(String, String)>,
+    profile: Option<InstanceProfileReference>,
+}
+
+impl Cloud {
+    /// Refuses what EC2 would refuse before it looks for capacity.
+    // fidelity: documented(EC2 API Reference, Error codes); the sentences as commonly seen.
+    pub(crate) fn check_launch(&self, specification: &LaunchSpecification) -> Result<Checked<'_>, ApiError> {
+        check_user_data(specification.user_data.as_deref())?;
+        let image_id = specification.image_id.as_deref().ok_or_else(|| ApiError::missing("ImageId"))?;
+        check_id(image_id, "ami", "InvalidAMIID.Malformed")?;
+        let image = self.images.images.get(image_id).ok_or_else(|| {
+            ApiError::client("InvalidAMIID.NotFound", format!("The image id '[{image_id}]' does not exist"))
+        })?;
+        let name = specification.instance_type.as_deref().unwrap_or("m1.small");
+        let offering = self
+            .catalogue
+            .offering(name)
+            .ok_or_else(|| ApiError::invalid_value(format!("Invalid value '{name}' for InstanceType.")))?;
+        let own = offering.instance_type;
+        if !own.runs(&image.architecture) {
+            return Err(ApiError::invalid_value(format!(
+                "The architecture '{}' of the specified instance type does not match the architecture '{}' of the specified \
+                 AMI. Specify an instance type and an AMI that have matching architectures, and try again.",
+                own.architectures, image.architecture
+            )));
+        }
+        let subnet = self.launch_subnet(specification)?;
+        let groups = self.launch_groups(specification, subnet)?;
+        let profile = self.launch_profile(specification)?;
+        if !offering.zones.contains(&subnet.zone.as_str()) {
+            return Err(ApiError::client(
+                "Unsupported",
+                format!(
+                    "Your requested instance type ({name}) is not supported in your requested Availability Zone ({}). Please retry \
+                 your request by not specifying an Availability Zone or choosing {}.",
+                    subnet.zone,
+                    offering.zones.join(", ")
+                ),
+            ));
+        }
+        Ok(Checked { offering, subnet, image, groups, profile })
+    }
+
+    /// Launches up to `launch.count` instances into one pool; answers those it could and, if they are fewer, why.
+    pub(crate) fn launch(&mut self, now: Timestamp, launch: &Launch<'_>) -> (Vec<String>, Option<ApiError>) {
+        let mut ids = Vec::new();
+        let reservation = self.ids.resource("r");
+        for index in 0..launch.count {
+            match self.launch_one(now, launch, &reservation, index) {
+                Ok(id) => ids.push(id),
+                Err(error) => return (ids, Some(error)),
+            }
+        }
+        (ids, None)
+    }
+
+    fn launch_one(
+        &mut self,
+        now: Timestamp,
+        launch: &Launch<'_>,
+        reservation_id: &str,
+        index: u32,
+    ) -> Result<String, ApiError> {
+        let specification = launch.specification;
+        let Checked { offering, subnet, image, groups, profile } = self.check_launch(specification)?;
+        let own = offering.instance_type;
+        let (subnet_id, vpc_id, zone, zone_id) =
+            (subnet.id.clone(), subnet.vpc_id.clone(), subnet.zone.clone(), subnet.zone_id.clone());
+        let (image_id, architecture, root) = (image.id.clone(), image.architecture.clone(), image.root_device.clone());
+        self.check_market(offering, &zone, launch.capacity_type)?;
+        let reservation = self.matching_reservation(specification, own.name, &zone, launch.capacity_type)?;
+        let (placement_group, partition) = self.place(specification, &zone)?;
+        let interfaces = effective_interfaces(specification);
+        let prefixes: u32 = interfaces.iter().map(|interface| interface.ipv4_prefix_count * 16).sum();
+        let tags = self.launch_tags(launch)?;
+        // Nothing is taken before this point, so that a refused launch leaves no trace.
+        let network_interfaces = self.take_interfaces(&subnet_id, &interfaces, prefixes, &groups, specification)?;
+        self.capacity.take(own.name, &zone, launch.capacity_type);
+        if let Some(reservation) = reservation.as_ref().and_then(|id| self.reservations.get_mut(id)) {
+            reservation.available -= 1;
+        }
+        let id = self.ids.resource("i");
+        let spot_request_id = (launch.capacity_type == CapacityType::Spot).then(|| {
+            let id_of_request = format!("sir-{:08x}", self.ids.next() >> 32);
+            let request = SpotRequest {
+                id: id_of_request.clone(),
+                instance_id: id.clone(),
+                state: "active",
+                status: "fulfilled",
+                updated_at: now,
+                created_at: now,
+                instance_type: own.name,
+                zone: zone.clone(),
+                tags: specification.tags.get("spot-instances-request").cloned().unwrap_or_default(),
+            };
+            self.spot_requests.insert(id_of_request.clone(), request);
+            id_of_request
+        });
+        let volumes = self.create_volumes(specification, &root);
+        let private_ip = network_interfaces[0].private_ip;
+        let instance = Instance {
+            id: id.clone(),
+            reservation_id: reservation_id.into(),
+            fleet_id: launch.fleet_id.map(Into::into),
+            image_id,
+            architecture,
+            instance_type: own.name,
+            vcpus: own.vcpus,
+            hypervisor: own.hypervisor,
+            capacity_type: launch.capacity_type,
+            state: State::Pending,
+            state_since: now,
+            state_reason: None,
+            launched_at: now,
+            visible_at: after(now, self.config.consistency_delay),
+            vpc_id,
+            subnet_id,
+            zone,
+            zone_id,
+            tenancy: specification.tenancy.clone().unwrap_or_else(|| "default".into()),
+            private_ip,
+            private_dns_name: private_dns_name(private_ip, &self.config.region),
+            security_groups: network_interfaces[0].security_groups.clone(),
+            network_interfaces,
+            volumes,
+            profile,
+            user_data: specification.user_data.clone(),
+            metadata: specification.metadata.clone(),
+            monitoring: specification.monitoring.unwrap_or(false),
+            ebs_optimized: specification.ebs_optimized.unwrap_or(false),
+            key_name: specification.key_name.clone(),
+            client_token: launch.client_token.map(Into::into),
+            launch_template: launch.template.cloned(),
+            spot_request_id,
+            reclaim_at: None,
+            capacity_reservation_preference: specification.reservation_preference.clone(),
+            capacity_reservation_id: reservation,
+            placement_group,
+            partition,
+            tags,
+            instance_impaired_since: None,
+            system_impaired_since: None,
+            scheduled_events: Vec::new(),
+            launch_index: index,
+            reserved_addresses: prefixes,
+            specification: Arc::clone(specification),
+        };
+        self.instances.insert(id.clone(), instance);
+        self.enter(now, &id, State::Pending, None);
+        Ok(id)
+    }
+
+    fn launch_subnet(&self, specification: &LaunchSpecification) -> Result<&Subnet, ApiError> {
+        let Some(id) = specification.primary_subnet() else {
+            return Err(ApiError::client(
+                "VPCIdNotSpecified",
+                "No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.",
+            ));
+        };
+        let subnet = self.network.subnet(id)?;
+        match specification.zone.as_deref() {
+            Some(zone) if zone != subnet.zone => Err(ApiError::invalid_value(format!(
+                "The specified subnet {id} is not in the Availability Zone {zone}."
+            ))),
+            _ => Ok(subnet),
+        }
+    }
+
+    fn launch_groups(
+        &self,
+        specification: &LaunchSpecification,
+        subnet: &Subnet,
+    ) -> Result<Vec<(String, String)>, ApiError> {
+        let primary = specification.network_interfaces.iter().find(|interface| interface.device_index == 0);
+        let ids = primary.map_or(&specification.security_group_ids, |interface| &interface.security_group_ids);
+        let mut groups = Vec::new();
+        for id in ids {
+            let group = self.network.group(id)?;
+            if group.vpc_id != subnet.vpc_id {
+                let message = format!("Security group {id} and subnet {} belong to different networks.", subnet.id);
+                return Err(ApiError::client("InvalidParameter", message));
+            }
+            groups.push((group.id.clone(), group.name.clone()));
+        }
+        for name in &specification.security_group_names {
+            let group = self.network.groups.values().find(|group| group.name == *name && group.vpc_id == subnet.vpc_id);
+            let missing =
+                || ApiError::client("InvalidGroup.NotFound", format!("The security group '{name}' does not exist"));
+            group.map(|group| groups.push((group.id.clone(), group.name.clone()))).ok_or_else(missing)?;
+        }
+        if groups.is_empty() {
+            let default =
+                self.network.groups.values().find(|group| group.vpc_id == subnet.vpc_id && group.name == "default");
+            groups.extend(default.map(|group| (group.id.clone(), group.name.clone())));
+        }
+        Ok(groups)
+    }
+
+    fn launch_profile(
+        &self,
+        specification: &LaunchSpecification,
+    ) -> Result<Option<InstanceProfileReference>, ApiError> {
+        let (name, parameter) = match (&specification.profile_name, &specification.profile_arn) {
+            (Some(name), _) => (name.as_str(), "name"),
+            (None, Some(arn)) => (arn.rsplit('/').next().unwrap_or(arn), "arn"),
+            (None, None) => return Ok(None),
+        };
+        let profile = self.identity.profiles.get(name).ok_or_else(|| {
+            ApiError::invalid_value(format!(
+                "Value ({name}) for parameter iamInstanceProfile.{parameter} is invalid. Invalid IAM Instance Profile {parameter}"
+            ))
+        })?;
+        if profile.role.is_none() {
+            return Err(ApiError::invalid_value("IAM Instance Profile has no associated IAM Roles"));
+        }
+        let role = profile.role.as_ref().and_then(|role| self.identity.roles.get(role));
+        let (arn, id, name) = (profile.arn.clone(), profile.id.clone(), profile.name.clone());
+        Ok(Some(InstanceProfileReference { arn, id, name, role_arn: role.map(|role| role.arn.clone()) }))
+    }
+
+    fn check_market(&self, offering: &Offering, zone: &str, capacity_type: CapacityType) -> Result<(), ApiError> {
+        let name = offering.instance_type.name;
+        if !offering.instance_type.sold_as(capacity_type.name()) {
+            return Err(ApiError::client(
+                "Unsupported",
+                format!("The requested configuration is currently not supported: {name} as {capacity_type}."),
+            ));
+        }
+        let (limit, code, message) = match capacity_type {
+            CapacityType::OnDemand => (
+                self.config.limits.on_demand_vcpus,
+                "VcpuLimitExceeded",
+                "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket that the specified instance type belongs to.",
+            ),
+            CapacityType::Spot => {
+                (self.config.limits.spot_vcpus, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+            }
+        };
+        if let Some(limit) = limit {
+            let live = self
+                .instances
+                .values()
+                .filter(|instance| instance.capacity_type == capacity_type && !instance.state.is_ending());
+            let used: u32 = live.map(|instance| instance.vcpus).sum();
+            if used + offering.instance_type.vcpus > limit {
+                return Err(ApiError::client(code, message));
+            }
+        }
+        if !self.capacity.available(name, zone, capacity_type) {
+            let others: Vec<&str> = offering.zones.iter().copied().filter(|other| *other != zone).collect();
+            let message = match capacity_type {
+                CapacityType::Spot => "There is no Spot capacity available that matches your request.".to_owned(),
+                CapacityType::OnDemand => format!(
+                    "We currently do not have sufficient {name} capacity in the Availability Zone you requested ({zone}). Our \
+                     system will be working on provisioning additional capacity. You can currently get {name} capacity by not \
+                     specifying an Availability Zone in your request or choosing {}.",
+                    others.join(", ")
+                ),
+            };
+            return Err(ApiError::new(500, "InsufficientInstanceCapacity", message));
+        }
+        Ok(())
+    }
+
+    /// The reservation an on-demand launch uses: the named one, or an open one that fits.
+    // fidelity: documented(EC2 User Guide, Capacity Reservations: open and targeted; ReservationCapacityExceeded)
+    fn matching_reservation(
+        &self,
+        specification: &LaunchSpecification,
+        instance_type: &str,
+        zone: &str,
+        capacity_type: CapacityType,
+    ) -> Result<Option<String>, ApiError> {
+        if let Some(id) = &specification.reservation_id {
+            let reservation = self.reservations.get(id).ok_or_else(|| {
+                let message = format!("The capacity reservation '{id}' does not exist.");
+                ApiError::client("InvalidCapacityReservationId.NotFound", message)
+            })?;
+            let fits =
+                reservation.instance_type == instance_type && reservation.zone == zone && reservation.state == "active";
+            if !fits {
+                return Err(ApiError::invalid_value(format!(
+                    "The capacity reservation '{id}' does not match the launch."
+                )));
+            }
+            if reservation.available == 0 {
+                let message = "The requested reservation does not have sufficient compatible and available capacity for this request.";
+                return Err(ApiError::client("ReservationCapacityExceeded", message));
+            }
+            return Ok(Some(id.clone()));
+        }
+        if capacity_type == CapacityType::Spot || specification.reservation_preference.as_deref() == Some("none") {
+            return Ok(None);
+        }
+        let open = self.reservations.values().find(|reservation| {
+            reservation.instance_match_criteria == "open"
+                && reservation.state == "active"
+                && reservation.available > 0
+                && reservation.instance_type == instance_type
+                && reservation.zone == zone
+        });
+        Ok(open.map(|reservation| reservation.id.clone()))
+    }
+
+    fn place(&self, specification: &LaunchSpecification, zone: &str) -> Result<Placed, ApiError> {
+        let found = match (&specification.placement_group_id, &specification.placement_group_name) {
+            (None, None) => return Ok((None, None)),
+            (Some(id), _) => self.placement_groups.get(id),
+            (None, Some(name)) => self.placement_groups.values().find(|group| group.name == *name),
+        };
+        let group = found
+            .ok_or_else(|| ApiError::client("InvalidPlacementGroup.Unknown", "The Placement Group is unknown."))?;
+        let members = self.instances.values().filter(|instance| {
+            !instance.state.is_ending()
+                && instance.zone == zone
+                && instance.placement_group.as_ref().is_some_and(|(id, _)| *id == group.id)
+        });
+        let count = members.count();
+        if group.strategy == "spread" && count >= SPREAD_LIMIT {
+            let message = "We currently do not have sufficient capacity: you have reached the limit of instances in this spread placement group.";
+            return Err(ApiError::new(500, "InsufficientInstanceCapacity", message));
+        }
+        let partition = match (group.strategy.as_str(), group.partition_count) {
+            ("partition", Some(partitions)) if partitions > 0 => {
+                Some(specification.partition.unwrap_or(count as u32 % partitions + 1))
+            }
+            _ => None,
+        };
+        Ok((Some((group.id.clone(), group.name.clone())), partition))
+    }
+
+    fn launch_tags(&self, launch: &Launch<'_>) -> Result<tags::Tags, ApiError> {
+        let mut all = launch.specification.tags.get("instance").cloned().unwrap_or_default();
+        tags::check(&tags::Tags::new(), &all)?;
+        // fidelity: documented(EC2 User Guide, Launch templates and EC2 Fleet: tags that AWS adds by itself)
+        if let Some(template) = launch.template {
+            all.insert("aws:ec2launchtemplate:id".into(), template.id.clone());
+            all.insert("aws:ec2launchtemplate:version".into(), template.version.to_string());
+        }
+        if let Some(fleet) = launch.fleet_id {
+            all.insert("aws:ec2:fleet-id".into(), fleet.into());
+        }
+        Ok(all)
+    }
+
+    fn take_interfaces(
+        &mut self,
+        subnet_id: &str,
+        interfaces: &[NetworkInterfaceSpecification],
+        prefixes: u32,
+        groups: &[(String, String)],
+        specification: &LaunchSpecification,
+    ) -> Result<Vec<NetworkInterface>, ApiError> {
+        let subnet = self.network.subnets.get_mut(subnet_id).expect("check_launch has looked it up");
+        if subnet.available_addresses() < interfaces.len() as u32 + prefixes {
+            let message = format!(
+                "There are not enough free addresses in subnet '{subnet_id}' to satisfy the requested number of instances."
+            );
+            return Err(ApiError::client("InsufficientFreeAddressesInSubnet", message));
+        }
+        subnet.reserve(prefixes);
+        let tags = specification.tags.get("network-interface").cloned().unwrap_or_default();
+        let taken = interfaces.iter().map(|interface| NetworkInterface {
+            id: self.ids.resource("eni"),
+            attachment_id: self.ids.resource("eni-attach"),
+            device_index: interface.device_index,
+            network_card_index: interface.network_card_index,
+            interface_type: interface.interface_type.clone().unwrap_or_else(|| "interface".into()),
+            private_ip: subnet.take_address().expect("the free addresses were counted above"),
+            subnet_id: subnet_id.to_owned(),
+            security_groups: groups.to_vec(),
+            tags: tags.clone(),
+        });
+        Ok(taken.collect())
+    }
+
+    fn create_volumes(&mut self, specification: &LaunchSpecification, root: &str) -> Vec<Volume> {
+        let tags = specification.tags.get("volume").cloned().unwrap_or_default();
+        let mut devices = specification.block_devices.clone();
+        if !devices.iter().any(|device| device.device_name == root) {
+            // fidelity: assumed: images invented here have a root volume of 20 GiB gp3.
+            let (volume_size_gib, volume_type) = (Some(20), Some("gp3".to_owned()));
+            devices.insert(
+                0,
+                super::launch_template::BlockDevice {
+                    device_name: root.into(),
+                    volume_size_gib,
+                    volume_type,
+                    ..Default::default()
+                },
+            );
+        }
+        devices.into_iter().map(|device| Volume { id: self.ids.resource("vol"), device, tags: tags.clone() }).collect()
+    }
+}
+
+/// Refuses user data that is not base64 or too long.
+pub(crate) fn check_user_data(user_data: Option<&str>) -> Result<(), ApiError> {
+    use base64::Engine;
+    let Some(text) = user_data else { return Ok(()) };
+    match base64::engine::general_purpose::STANDARD.decode(text) {
+        Err(_) => Err(ApiError::client("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.")),
+        Ok(bytes) if bytes.len() > MAX_USER_DATA => {
+            Err(ApiError::client("InvalidUserData.Malformed", format!("User data is limited to {MAX_USER_DATA} bytes")))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+fn effective_interfaces(specification: &LaunchSpecification) -> Vec<NetworkInterfaceSpecification> {
+    match specification.network_interfaces.as_slice() {
+        [] => vec![NetworkInterfaceSpecification::default()],
+        some => some.to_vec(),
+    }
+}
+
+// fidelity: documented(VPC User Guide, DNS attributes: private DNS host names)
+fn private_dns_name(address: std::net::Ipv4Addr, region: &str) -> String {
+    let dashed = address.to_string().replace('.', "-");
+    match region {
+        "us-east-1" => format!("ip-{dashed}.ec2.internal"),
+        _ => format!("ip-{dashed}.{region}.compute.internal"),
+    }
+}

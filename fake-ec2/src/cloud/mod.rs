@@ -1,0 +1,317 @@
+//! The whole model: a plain struct whose methods take `now`. It knows nothing of HTTP, locks or sleeping.
+//!
+//! What will happen by itself stands in an agenda; [`Cloud::advance`] carries out what is due, each entry at its own
+//! instant, so that it does not matter when somebody looks.
+
+pub(crate) mod bus;
+pub(crate) mod capacity;
+pub(crate) mod catalogue;
+pub(crate) mod filter;
+pub(crate) mod fleet;
+pub(crate) mod identity;
+pub(crate) mod ids;
+pub(crate) mod image;
+pub(crate) mod instance;
+pub(crate) mod launch;
+pub(crate) mod launch_template;
+pub(crate) mod lifecycle;
+pub(crate) mod network;
+pub(crate) mod queue;
+pub(crate) mod reservation;
+pub(crate) mod tags;
+
+use crate::config::Config;
+use crate::error::ApiError;
+use bus::Bus;
+use capacity::Capacity;
+use catalogue::Catalogue;
+use identity::{Cluster, Identity};
+use ids::Ids;
+use image::Images;
+use instance::{Instance, SpotRequest, State};
+use jiff::{SignedDuration, Timestamp};
+use launch_template::LaunchTemplates;
+use network::Network;
+use queue::Queue;
+use reservation::{CapacityReservation, PlacementGroup};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tags::Tags;
+
+/// Something that will happen by itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Due {
+    /// The instance leaves the state it has been in since then.
+    Transition { instance: String, from: State, since: Timestamp },
+    /// A spot notice comes true.
+    Reclaim { instance: String },
+    /// A terminated instance disappears from Describe calls.
+    Forget { instance: String },
+    /// An event reaches a queue.
+    Deliver { queue: String, body: String },
+}
+
+/// Answers kept for client tokens. A client repeats a token within seconds; two thousand answers of some kilobytes each
+/// reach back much further than that and stay under ten megabytes.
+const MAX_TOKENS: usize = 2_000;
+
+/// Everything in the account and the region.
+#[derive(Debug)]
+pub(crate) struct Cloud {
+    pub(crate) config: Config,
+    pub(crate) started_at: Timestamp,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) network: Network,
+    pub(crate) images: Images,
+    pub(crate) templates: LaunchTemplates,
+    pub(crate) instances: BTreeMap<String, Instance>,
+    pub(crate) spot_requests: BTreeMap<String, SpotRequest>,
+    pub(crate) reservations: BTreeMap<String, CapacityReservation>,
+    pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
+    pub(crate) capacity: Capacity,
+    pub(crate) identity: Identity,
+    pub(crate) clusters: BTreeMap<String, Cluster>,
+    pub(crate) queues: BTreeMap<String, Queue>,
+    pub(crate) bus: Bus,
+    pub(crate) ids: Ids,
+    /// Spot prices that differ from the catalogue, with the instant of the change.
+    spot_prices: BTreeMap<(String, String), (f64, Timestamp)>,
+    on_demand_prices: BTreeMap<String, f64>,
+    agenda: BTreeMap<(Timestamp, u64), Due>,
+    agenda_count: u64,
+    tokens: BTreeMap<(String, String), (String, String)>,
+    token_order: VecDeque<(String, String)>,
+    /// Counts changes that someone may wait for: messages, instances, the agenda.
+    pub(crate) revision: u64,
+    /// Counts changes of instances.
+    pub(crate) instance_revision: u64,
+}
+
+impl Cloud {
+    pub(crate) fn new(config: Config, now: Timestamp) -> Self {
+        Self {
+            catalogue: Catalogue::new(&config.region, &config.families),
+            images: Images::published(config.seed, &config.kubernetes_version),
+            ids: Ids::new(config.seed),
+            config,
+            started_at: now,
+            network: Network::default(),
+            templates: LaunchTemplates::default(),
+            instances: BTreeMap::new(),
+            spot_requests: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            placement_groups: BTreeMap::new(),
+            capacity: Capacity::default(),
+            identity: Identity::default(),
+            clusters: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            bus: Bus::default(),
+            spot_prices: BTreeMap::new(),
+            on_demand_prices: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            agenda_count: 0,
+            tokens: BTreeMap::new(),
+            token_order: VecDeque::new(),
+            revision: 0,
+            instance_revision: 0,
+        }
+    }
+
+    /// Carries out everything that is due at `now`, in order, each at its own instant.
+    pub(crate) fn advance(&mut self, now: Timestamp) {
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((at, _), due) = entry.remove_entry();
+            match due {
+                Due::Transition { instance, from, since } => self.transition(at, &instance, from, since),
+                Due::Reclaim { instance } => self.reclaim(at, &instance),
+                Due::Forget { instance } => self.forget(&instance),
+                Due::Deliver { queue, body } => self.deliver(at, &queue, body),
+            }
+        }
+    }
+
+    /// When something happens by itself next.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.agenda.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(crate) fn schedule(&mut self, at: Timestamp, due: Due) {
+        self.agenda_count += 1;
+        self.agenda.insert((at, self.agenda_count), due);
+        self.revision += 1;
+    }
+
+    /// Sends an event to the queues of the rules that match it.
+    pub(crate) fn emit(
+        &mut self,
+        at: Timestamp,
+        source: &str,
+        detail_type: &str,
+        resources: &[String],
+        detail: serde_json::Value,
+    ) {
+        let event = serde_json::json!({
+            "version": "0",
+            "id": self.ids.uuid(),
+            "detail-type": detail_type,
+            "source": source,
+            "account": self.config.account,
+            "time": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "region": self.config.region,
+            "resources": resources,
+            "detail": detail,
+        });
+        self.route(at, &event);
+    }
+
+    /// Sends a whole event to the queues of the rules that match it; answers how many.
+    pub(crate) fn route(&mut self, at: Timestamp, event: &serde_json::Value) -> usize {
+        let targets = self.bus.targets(event);
+        let due = after(at, self.config.event_delay);
+        for target in &targets {
+            let Some(queue) = target.rsplit(':').next().filter(|_| target.starts_with("arn:aws:sqs:")) else {
+                continue;
+            };
+            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.to_string() });
+        }
+        targets.len()
+    }
+
+    fn deliver(&mut self, at: Timestamp, queue: &str, body: String) {
+        // A rule whose queue is gone loses its events, as EventBridge's do after its retries.
+        if let Some(queue) = self.queues.get_mut(queue) {
+            if let Err(error) = queue.send(at, &mut self.ids, body, None, serde_json::Value::Null) {
+                tracing::warn!(error = %error.message, "an event could not be delivered");
+            }
+            self.revision += 1;
+        }
+    }
+
+    /// The answer given earlier to this client token, if the request is the same.
+    // fidelity: documented(EC2 API Reference, Ensuring idempotency)
+    pub(crate) fn recall(
+        &self,
+        action: &str,
+        token: Option<&str>,
+        fingerprint: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let key = token.map(|token| (action.to_owned(), token.to_owned()));
+        match key.and_then(|key| self.tokens.get(&key)) {
+            None => Ok(None),
+            Some((known, answer)) if known == fingerprint => Ok(Some(answer.clone())),
+            Some(_) => {
+                let message = "The client token you have provided is associated with a resource that is already deleted or has different parameters.";
+                Err(ApiError::client("IdempotentParameterMismatch", message))
+            }
+        }
+    }
+
+    pub(crate) fn remember(&mut self, action: &str, token: Option<&str>, fingerprint: String, answer: &str) {
+        let Some(token) = token else { return };
+        let key = (action.to_owned(), token.to_owned());
+        self.tokens.insert(key.clone(), (fingerprint, answer.to_owned()));
+        self.token_order.push_back(key);
+        if self.token_order.len() > MAX_TOKENS {
+            self.token_order.pop_front().and_then(|oldest| self.tokens.remove(&oldest));
+        }
+    }
+
+    /// USD per hour and since when.
+    pub(crate) fn spot_price(&self, instance_type: &str, zone: &str) -> Option<(f64, Timestamp)> {
+        if let Some(changed) = self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned())) {
+            return Some(*changed);
+        }
+        let price = self.catalogue.offering(instance_type)?.spot.get(zone)?;
+        Some((*price, self.started_at))
+    }
+
+    pub(crate) fn on_demand_price(&self, instance_type: &str) -> Option<f64> {
+        let changed = self.on_demand_prices.get(instance_type).copied();
+        changed.or_else(|| self.catalogue.offering(instance_type)?.on_demand)
+    }
+
+    pub(crate) fn set_spot_price(&mut self, now: Timestamp, instance_type: &str, zone: &str, price: f64) {
+        self.spot_prices.insert((instance_type.into(), zone.into()), (price, now));
+    }
+
+    pub(crate) fn set_on_demand_price(&mut self, instance_type: &str, price: f64) {
+        self.on_demand_prices.insert(instance_type.into(), price);
+    }
+
+    /// The tags of whatever has this id, with the word the API uses for its kind.
+    pub(crate) fn tags_mut(&mut self, id: &str) -> Option<&mut Tags> {
+        if self.instances.contains_key(id) {
+            return self.instances.get_mut(id).map(|instance| &mut instance.tags);
+        }
+        if let Some(subnet) = self.network.subnets.get_mut(id) {
+            return Some(&mut subnet.tags);
+        }
+        if let Some(group) = self.network.groups.get_mut(id) {
+            return Some(&mut group.tags);
+        }
+        if let Some(vpc) = self.network.vpcs.get_mut(id) {
+            return Some(&mut vpc.tags);
+        }
+        if let Some(image) = self.images.images.get_mut(id) {
+            return Some(&mut image.tags);
+        }
+        if let Some(template) = self.templates.get_mut(id) {
+            return Some(&mut template.tags);
+        }
+        if let Some(request) = self.spot_requests.get_mut(id) {
+            return Some(&mut request.tags);
+        }
+        if let Some(reservation) = self.reservations.get_mut(id) {
+            return Some(&mut reservation.tags);
+        }
+        if let Some(group) = self.placement_groups.get_mut(id) {
+            return Some(&mut group.tags);
+        }
+        let mut parts = self.instances.values_mut().flat_map(|instance| {
+            let interfaces =
+                instance.network_interfaces.iter_mut().map(|interface| (&interface.id, &mut interface.tags));
+            interfaces.chain(instance.volumes.iter_mut().map(|volume| (&volume.id, &mut volume.tags)))
+        });
+        parts.find(|(own, _)| *own == id).map(|(_, tags)| tags)
+    }
+
+    pub(crate) fn instance(&self, id: &str) -> Result<&Instance, ApiError> {
+        self.instances.get(id).ok_or_else(|| no_such_instance(&[id]))
+    }
+
+    pub(crate) fn queue_url(&self, name: &str) -> String {
+        format!("https://sqs.{}.amazonaws.com/{}/{name}", self.config.region, self.config.account)
+    }
+
+    pub(crate) fn arn(&self, service: &str, resource: &str) -> String {
+        let Config { region, account, .. } = &self.config;
+        match service {
+            "iam" => format!("arn:aws:iam::{account}:{resource}"),
+            _ => format!("arn:aws:{service}:{region}:{account}:{resource}"),
+        }
+    }
+}
+
+// fidelity: documented(EC2 API Reference, Error codes: InvalidInstanceID.NotFound, InvalidInstanceID.Malformed)
+pub(crate) fn no_such_instance(ids: &[&str]) -> ApiError {
+    let message = match ids {
+        [id] => format!("The instance ID '{id}' does not exist"),
+        many => format!("The instance IDs '{}' do not exist", many.join(", ")),
+    };
+    ApiError::client("InvalidInstanceID.NotFound", message)
+}
+
+/// Refuses ids that do not look like `prefix-` and hexadecimal digits.
+pub(crate) fn check_id(id: &str, prefix: &str, code: &'static str) -> Result<(), ApiError> {
+    let digits = id.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+    let well_formed =
+        digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    match well_formed {
+        true => Ok(()),
+        false => Err(ApiError::client(code, format!("Invalid id: \"{id}\" (expecting \"{prefix}-...\")"))),
+    }
+}
+
+pub(crate) fn after(at: Timestamp, duration: Duration) -> Timestamp {
+    SignedDuration::try_from(duration).ok().and_then(|duration| at.checked_add(duration).ok()).unwrap_or(Timestamp::MAX)
+}

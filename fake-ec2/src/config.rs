@@ -1,0 +1,82 @@
+//! What an embedder may choose. Every default is the one the scenarios run with.
+
+use std::time::Duration;
+
+/// How a [`crate::FakeEc2`] is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The one region it plays; the catalogue holds us-east-1, us-east-2, us-west-2, eu-west-1, ap-northeast-1 and
+    /// ap-northeast-3. Any other region has no instance types.
+    pub region: String,
+    /// The account that owns everything.
+    pub account: String,
+    /// Where ids and tie-breaks come from: the same seed and the same requests give the same answers.
+    pub seed: u64,
+    /// The instance families offered (`m5`, `c7g`, …); empty means the whole catalogue. A scenario that needs few types
+    /// starts and answers faster with few.
+    pub families: Vec<String>,
+    /// The Kubernetes minor version (`1.36`) of clusters and of the newest images.
+    pub kubernetes_version: String,
+    /// How long an instance stays in each passing state.
+    pub pace: Pace,
+    /// From an event to its message in a queue.
+    pub event_delay: Duration,
+    /// How long a new instance stays invisible to Describe calls; real EC2 gives no promise.
+    pub consistency_delay: Duration,
+    /// Account quotas.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            region: "us-west-2".into(),
+            account: "123456789012".into(),
+            seed: 0,
+            families: Vec::new(),
+            kubernetes_version: "1.36".into(),
+            pace: Pace::default(),
+            // fidelity: assumed: EventBridge promises no latency; half a second is typical.
+            event_delay: Duration::from_millis(500),
+            consistency_delay: Duration::ZERO,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How long an instance stays in each passing state. AWS promises none of these.
+// fidelity: assumed: durations as commonly seen; the order of states is documented.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// `pending` before `running`.
+    pub pending: Duration,
+    /// `shutting-down` before `terminated`.
+    pub shutting_down: Duration,
+    /// `stopping` before `stopped`.
+    pub stopping: Duration,
+    /// How long a terminated instance is still described: "usually less than an hour" in the EC2 guide.
+    pub terminated_visible: Duration,
+    /// Status checks report `initializing` for this long after `running`.
+    pub status_checks: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            pending: Duration::from_secs(5),
+            shutting_down: Duration::from_secs(30),
+            stopping: Duration::from_secs(30),
+            terminated_visible: Duration::from_secs(3600),
+            status_checks: Duration::from_secs(150),
+        }
+    }
+}
+
+/// Account quotas; `None` means not enforced.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// vCPUs of running on-demand instances.
+    pub on_demand_vcpus: Option<u32>,
+    /// vCPUs of running spot instances.
+    pub spot_vcpus: Option<u32>,
+}

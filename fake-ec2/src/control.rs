@@ -1,0 +1,436 @@
+//! The handle that sets the scene and looks behind it: typed methods, no HTTP.
+
+use crate::bootstrap::{Bootstrap, Bootstrapped, access_entry, add_queue, add_role, add_rule, bootstrap};
+use crate::cloud::capacity::CapacityType;
+use crate::cloud::catalogue::{InstanceType, Offering, Zone};
+use crate::cloud::identity::{Cluster, InstanceProfile};
+use crate::cloud::image::Image;
+use crate::cloud::instance::{Instance, SpotRequest};
+use crate::cloud::launch_template::LaunchTemplate;
+use crate::cloud::network::{SecurityGroup, Subnet};
+use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
+use crate::cloud::tags::Tags;
+use crate::cloud::{Cloud, bus};
+use crate::error::ApiError;
+use crate::fault::{FaultId, FaultRule};
+use crate::journal::JournalEntry;
+use crate::server::{FakeEc2, lock};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Which status check fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impairment {
+    /// The instance status check.
+    Instance,
+    /// The system status check.
+    System,
+}
+
+/// A control method was given an id or name of something that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownResource(pub String);
+
+impl std::fmt::Display for UnknownResource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} does not exist", self.0)
+    }
+}
+
+impl std::error::Error for UnknownResource {}
+
+/// Typed access to the account, for embedders. Cheap to clone.
+#[derive(Clone)]
+pub struct Control(FakeEc2);
+
+/// Setting the scene.
+impl Control {
+    pub(crate) fn new(ec2: FakeEc2) -> Self {
+        Self(ec2)
+    }
+
+    /// Creates VPC, subnets, security group (both tagged for discovery), node role with its access entry, queue with the
+    /// event rules of the getting-started guide, and the EKS cluster.
+    pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
+    }
+
+    /// Adds an image; its id is answered.
+    pub fn add_image(&self, mut image: Image) -> String {
+        self.0.locked(|cloud, _| {
+            if image.id.is_empty() {
+                image.id = cloud.ids.resource("ami");
+            }
+            let id = image.id.clone();
+            cloud.images.images.insert(id.clone(), image);
+            id
+        })
+    }
+
+    /// Publishes a new release of every image family for one Kubernetes minor: `linux` is a date as in `v20260115`
+    /// without the `v`, `bottlerocket` a version. Parameters named "recommended" and "latest" follow.
+    pub fn release_images(&self, kubernetes_version: &str, linux: &str, bottlerocket: &str) {
+        self.0
+            .locked(|cloud, now| cloud.images.release(cloud.config.seed, kubernetes_version, linux, bottlerocket, now));
+    }
+
+    /// Marks an image as deprecated from now on.
+    pub fn deprecate_image(&self, id: &str) -> Result<(), UnknownResource> {
+        self.change(id, |cloud, now| cloud.images.images.get_mut(id).map(|image| image.deprecated_at = Some(now)))
+    }
+
+    /// Takes an image away.
+    pub fn remove_image(&self, id: &str) -> Result<(), UnknownResource> {
+        self.change(id, |cloud, _| cloud.images.images.remove(id).map(drop))
+    }
+
+    /// Sets an SSM parameter.
+    pub fn set_parameter(&self, name: &str, value: &str) {
+        self.0.locked(|cloud, now| cloud.images.set_parameter(name, value, now));
+    }
+
+    /// Takes an SSM parameter away.
+    pub fn remove_parameter(&self, name: &str) -> Result<(), UnknownResource> {
+        self.change(name, |cloud, _| cloud.images.parameters.remove(name).map(drop))
+    }
+
+    /// The value of an SSM parameter.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.0.locked(|cloud, _| cloud.images.parameters.get(name).map(|parameter| parameter.value.clone()))
+    }
+
+    /// Creates a role that EC2 may assume; its ARN is answered.
+    pub fn add_role(&self, name: &str) -> String {
+        self.0.locked(|cloud, now| add_role(cloud, now, name, "ec2.amazonaws.com"))
+    }
+
+    /// Takes a role away, also out of its profiles.
+    pub fn remove_role(&self, name: &str) -> Result<(), UnknownResource> {
+        self.change(name, |cloud, _| {
+            for profile in cloud.identity.profiles.values_mut().filter(|profile| profile.role.as_deref() == Some(name))
+            {
+                profile.role = None;
+            }
+            cloud.identity.roles.remove(name).map(drop)
+        })
+    }
+
+    /// Adds a capacity reservation; an empty id is filled in. The id is answered.
+    pub fn add_capacity_reservation(&self, mut reservation: CapacityReservation) -> String {
+        self.0.locked(|cloud, _| {
+            if reservation.id.is_empty() {
+                reservation.id = cloud.ids.resource("cr");
+            }
+            let id = reservation.id.clone();
+            cloud.reservations.insert(id.clone(), reservation);
+            id
+        })
+    }
+
+    /// Changes a capacity reservation: counts, state, end date.
+    pub fn change_capacity_reservation(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut CapacityReservation),
+    ) -> Result<(), UnknownResource> {
+        self.change(id, |cloud, _| cloud.reservations.get_mut(id).map(change))
+    }
+
+    /// Adds a placement group; an empty id is filled in. The id is answered.
+    pub fn add_placement_group(&self, mut group: PlacementGroup) -> String {
+        self.0.locked(|cloud, _| {
+            if group.id.is_empty() {
+                group.id = cloud.ids.resource("pg");
+            }
+            let id = group.id.clone();
+            cloud.placement_groups.insert(id.clone(), group);
+            id
+        })
+    }
+
+    /// Adds an empty queue; its URL is answered.
+    pub fn add_queue(&self, name: &str) -> String {
+        self.0.locked(|cloud, now| add_queue(cloud, now, name))
+    }
+
+    /// Takes a queue away with everything in it.
+    pub fn remove_queue(&self, name: &str) -> Result<(), UnknownResource> {
+        self.change(name, |cloud, _| cloud.queues.remove(name).map(drop))
+    }
+
+    /// Sends the events that match `pattern` (an EventBridge event pattern) to a queue.
+    pub fn add_rule(&self, name: &str, pattern: &Value, queue: &str) -> Result<(), ApiError> {
+        let pattern = bus::check_pattern(&pattern.to_string())?;
+        self.0.locked(|cloud, _| add_rule(cloud, name, pattern, queue));
+        Ok(())
+    }
+
+    /// Takes an event rule away.
+    pub fn remove_rule(&self, name: &str) -> Result<(), UnknownResource> {
+        self.change(name, |cloud, _| cloud.bus.rules.remove(name).map(drop))
+    }
+
+    /// Adds or overwrites tags of any resource.
+    pub fn set_tags<K: Into<String>, V: Into<String>>(
+        &self,
+        resource: &str,
+        tags: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), UnknownResource> {
+        let tags: Tags = tags.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        self.change(resource, |cloud, _| cloud.tags_mut(resource).map(|present| present.extend(tags)))
+    }
+
+    /// Takes a tag off a resource; it is no error if it has none of this key.
+    pub fn remove_tag(&self, resource: &str, key: &str) -> Result<(), UnknownResource> {
+        self.change(resource, |cloud, _| cloud.tags_mut(resource).map(|present| drop(present.remove(key))))
+    }
+
+    /// Makes a subnet report exactly this many free addresses.
+    pub fn set_available_addresses(&self, subnet: &str, count: u32) -> Result<(), UnknownResource> {
+        self.change(subnet, |cloud, _| cloud.network.subnets.get_mut(subnet).map(|subnet| subnet.set_available(count)))
+    }
+
+    /// Deletes a launch template behind everyone's back.
+    pub fn remove_launch_template(&self, id: &str) -> Result<(), UnknownResource> {
+        self.change(id, |cloud, _| cloud.templates.remove(id).map(drop))
+    }
+
+    fn change(&self, id: &str, work: impl FnOnce(&mut Cloud, Timestamp) -> Option<()>) -> Result<(), UnknownResource> {
+        self.0.locked(work).ok_or_else(|| UnknownResource(id.into()))
+    }
+}
+
+/// Capacity and market.
+impl Control {
+    /// Empties a pool: launches from it are refused with `InsufficientInstanceCapacity`. `*` stands for any type or zone.
+    pub fn exhaust(&self, instance_type: &str, zone: &str, capacity_type: CapacityType) {
+        self.0.locked(|cloud, _| cloud.capacity.exhaust(instance_type, zone, capacity_type));
+    }
+
+    /// Fills a pool again; `*` stands for any type or zone.
+    pub fn restore(&self, instance_type: &str, zone: &str, capacity_type: CapacityType) {
+        self.0.locked(|cloud, _| cloud.capacity.restore(instance_type, zone, capacity_type));
+    }
+
+    /// Lets a pool give exactly this many more instances; those that end give their place back.
+    pub fn set_capacity(&self, instance_type: &str, zone: &str, capacity_type: CapacityType, free: u32) {
+        self.0.locked(|cloud, _| cloud.capacity.set_free(instance_type, zone, capacity_type, free));
+    }
+
+    /// Changes a spot price from now on, in USD per hour.
+    pub fn set_spot_price(&self, instance_type: &str, zone: &str, price: f64) {
+        self.0.locked(|cloud, now| cloud.set_spot_price(now, instance_type, zone, price));
+    }
+
+    /// Changes an on-demand price, in USD per hour.
+    pub fn set_on_demand_price(&self, instance_type: &str, price: f64) {
+        self.0.locked(|cloud, _| cloud.set_on_demand_price(instance_type, price));
+    }
+
+    /// The present spot price in USD per hour.
+    pub fn spot_price(&self, instance_type: &str, zone: &str) -> Option<f64> {
+        self.0.locked(|cloud, _| cloud.spot_price(instance_type, zone).map(|(price, _)| price))
+    }
+
+    /// The present on-demand price in USD per hour.
+    pub fn on_demand_price(&self, instance_type: &str) -> Option<f64> {
+        self.0.locked(|cloud, _| cloud.on_demand_price(instance_type))
+    }
+
+    /// What `price-capacity-optimized` sorts spot pools by (price weighed by interruption band); smaller is chosen first.
+    pub fn spot_score(&self, instance_type: &str, zone: &str) -> Option<f64> {
+        self.0.locked(|cloud, _| cloud.spot_score(instance_type, zone))
+    }
+}
+
+/// Instances.
+impl Control {
+    /// Every instance, also terminated ones while they are still described, by id.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.0.locked(|cloud, _| cloud.instances.values().cloned().collect())
+    }
+
+    /// One instance.
+    pub fn instance(&self, id: &str) -> Option<Instance> {
+        self.0.locked(|cloud, _| cloud.instances.get(id).cloned())
+    }
+
+    /// Counts the changes of instances so far.
+    pub fn instance_revision(&self) -> u64 {
+        self.0.locked(|cloud, _| cloud.instance_revision)
+    }
+
+    /// Waits until instances have changed since `seen`; answers the new count. Start with 0.
+    pub async fn instances_changed(&self, seen: u64) -> u64 {
+        self.0.wait_for(|cloud| (cloud.instance_revision > seen).then_some(cloud.instance_revision)).await
+    }
+
+    /// Sends a spot notice now; the instance is reclaimed two minutes later, at the instant answered.
+    pub fn interrupt(&self, instance: &str) -> Result<Timestamp, ApiError> {
+        self.0.locked(|cloud, now| cloud.interrupt(now, instance))
+    }
+
+    /// Sends a rebalance recommendation.
+    pub fn rebalance(&self, instance: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| cloud.rebalance(now, instance))
+    }
+
+    /// Terminates an instance as its owner would.
+    pub fn terminate(&self, instance: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| cloud.terminate(now, instance).map(drop))
+    }
+
+    /// Stops an instance as its owner would.
+    pub fn stop(&self, instance: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| cloud.stop(now, instance).map(drop))
+    }
+
+    /// The host dies: the instance is terminated at once.
+    pub fn kill(&self, instance: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| cloud.kill(now, instance))
+    }
+
+    /// Makes a status check fail from now on, or pass again.
+    pub fn impair(&self, instance: &str, check: Impairment, failing: bool) -> Result<(), UnknownResource> {
+        self.change(instance, |cloud, now| {
+            let instance = cloud.instances.get_mut(instance)?;
+            let since = failing.then_some(now);
+            match check {
+                Impairment::Instance => instance.instance_impaired_since = since,
+                Impairment::System => instance.system_impaired_since = since,
+            }
+            Some(())
+        })
+    }
+
+    /// Announces maintenance (`instance-retirement`, `system-reboot`, …) in DescribeInstanceStatus and through AWS Health.
+    pub fn schedule_maintenance(&self, instance: &str, code: &str, not_before: Timestamp) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| cloud.schedule_maintenance(now, instance, code, not_before))
+    }
+}
+
+/// Looking around.
+impl Control {
+    /// The instance types offered here, by name.
+    pub fn instance_types(&self) -> Vec<&'static InstanceType> {
+        self.0.locked(|cloud, _| cloud.catalogue.offerings().iter().map(|offering| offering.instance_type).collect())
+    }
+
+    /// What is sold here: zones and catalogue prices, by type name.
+    pub fn offerings(&self) -> Vec<Offering> {
+        self.0.locked(|cloud, _| cloud.catalogue.offerings().to_vec())
+    }
+
+    /// The region's zones.
+    pub fn zones(&self) -> Vec<Zone> {
+        self.0.locked(|cloud, _| cloud.catalogue.zones.clone())
+    }
+
+    /// Every subnet, by id.
+    pub fn subnets(&self) -> Vec<Subnet> {
+        self.0.locked(|cloud, _| cloud.network.subnets.values().cloned().collect())
+    }
+
+    /// Every security group, by id.
+    pub fn security_groups(&self) -> Vec<SecurityGroup> {
+        self.0.locked(|cloud, _| cloud.network.groups.values().cloned().collect())
+    }
+
+    /// Every launch template, by id.
+    pub fn launch_templates(&self) -> Vec<LaunchTemplate> {
+        self.0.locked(|cloud, _| cloud.templates.iter().cloned().collect())
+    }
+
+    /// Every instance profile, by name.
+    pub fn instance_profiles(&self) -> Vec<InstanceProfile> {
+        self.0.locked(|cloud, _| cloud.identity.profiles.values().cloned().collect())
+    }
+
+    /// Every image, by id.
+    pub fn images(&self) -> Vec<Image> {
+        self.0.locked(|cloud, _| cloud.images.images.values().cloned().collect())
+    }
+
+    /// Every spot request, by id.
+    pub fn spot_requests(&self) -> Vec<SpotRequest> {
+        self.0.locked(|cloud, _| cloud.spot_requests.values().cloned().collect())
+    }
+
+    /// Every capacity reservation, by id.
+    pub fn capacity_reservations(&self) -> Vec<CapacityReservation> {
+        self.0.locked(|cloud, _| cloud.reservations.values().cloned().collect())
+    }
+
+    /// A cluster with its access entries.
+    pub fn cluster(&self, name: &str) -> Option<Cluster> {
+        self.0.locked(|cloud, _| cloud.clusters.get(name).cloned())
+    }
+
+    /// Lets a principal into a cluster, or out of it (`None`).
+    pub fn set_access_entry(
+        &self,
+        cluster: &str,
+        principal_arn: &str,
+        kind: Option<&str>,
+    ) -> Result<(), UnknownResource> {
+        self.change(cluster, |cloud, now| {
+            let entry = kind.map(|kind| access_entry(cloud, now, cluster, principal_arn, kind));
+            let entries = &mut cloud.clusters.get_mut(cluster)?.access_entries;
+            match entry {
+                Some(entry) => drop(entries.insert(principal_arn.into(), entry)),
+                None => drop(entries.remove(principal_arn)),
+            }
+            Some(())
+        })
+    }
+
+    /// Messages in a queue: visible, in flight, delayed.
+    pub fn queue_counts(&self, name: &str) -> Option<(usize, usize, usize)> {
+        self.0.locked(|cloud, now| cloud.queues.get(name).map(|queue| queue.counts(now)))
+    }
+}
+
+/// Messages, faults, journal.
+impl Control {
+    /// Puts a whole event on the bus; answers how many targets it goes to.
+    pub fn send_event(&self, event: &Value) -> usize {
+        self.0.locked(|cloud, now| cloud.route(now, event))
+    }
+
+    /// Puts any text into a queue, valid or not.
+    pub fn send_raw_message(&self, queue: &str, body: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, now| {
+            let Cloud { queues, ids, revision, .. } = cloud;
+            let missing = || ApiError::client("QueueDoesNotExist", "The specified queue does not exist.");
+            queues.get_mut(queue).ok_or_else(missing)?.send(now, ids, body.into(), None, Value::Null)?;
+            *revision += 1;
+            Ok(())
+        })
+    }
+
+    /// Adds a fault rule.
+    pub fn fault(&self, rule: FaultRule) -> FaultId {
+        lock(&self.0.inner.faults).add(rule)
+    }
+
+    /// Takes a fault rule back.
+    pub fn remove_fault(&self, id: FaultId) {
+        lock(&self.0.inner.faults).remove(id);
+    }
+
+    /// Takes every fault rule back.
+    pub fn clear_faults(&self) {
+        lock(&self.0.inner.faults).clear();
+    }
+
+    /// Every call so far, oldest first.
+    pub fn journal(&self) -> Vec<Arc<JournalEntry>> {
+        lock(&self.0.inner.journal).entries()
+    }
+
+    /// Calls `observer` with every call from now on, right after its answer is ready.
+    pub fn observe(&self, observer: Box<dyn Fn(&JournalEntry) + Send + Sync>) {
+        lock(&self.0.inner.observers).push(Arc::new(observer));
+    }
+}

@@ -1,0 +1,144 @@
+//! Injected trouble as data: which call, which outcome. The first rule that matches decides; each rule counts the calls
+//! it matched.
+
+use crate::error::ApiError;
+use crate::wire::Service;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Which of the matching calls a rule strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Every one.
+    All,
+    /// Only the n-th, counted from 1.
+    Nth(u64),
+    /// The first n.
+    First(u64),
+    /// Every one after the n-th.
+    After(u64),
+}
+
+/// What happens to a struck call.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It is refused before it does anything.
+    Error(ApiError),
+    /// It is carried out, but only after this long.
+    Delay(Duration),
+    /// The connection breaks before the request is carried out.
+    LostRequest,
+    /// It is carried out, and the connection breaks before the answer.
+    LostReply,
+    /// No answer ever comes and nothing is done.
+    Hang,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    /// The service it concerns; `None` for any.
+    pub service: Option<Service>,
+    /// The action it concerns; `None` for any.
+    pub action: Option<String>,
+    /// A form field (or top-level JSON string) the request must carry with this value.
+    pub parameter: Option<(String, String)>,
+    /// Which of the matching calls.
+    pub calls: Calls,
+    /// What happens to them.
+    pub outcome: Outcome,
+}
+
+impl FaultRule {
+    /// Refuses every call of `action` with this error.
+    pub fn error(action: &str, error: ApiError) -> Self {
+        Self {
+            service: None,
+            action: Some(action.into()),
+            parameter: None,
+            calls: Calls::All,
+            outcome: Outcome::Error(error),
+        }
+    }
+
+    /// Refuses every call of `action` as EC2 refuses what no policy allows.
+    // fidelity: documented(EC2 API Reference, Common errors: UnauthorizedOperation); the sentence as commonly seen.
+    pub fn unauthorized(action: &str) -> Self {
+        let message = format!(
+            "You are not authorized to perform this operation. User is not authorized to perform: ec2:{action} because \
+             no identity-based policy allows the ec2:{action} action"
+        );
+        Self::error(action, ApiError::new(403, "UnauthorizedOperation", message))
+    }
+
+    /// Refuses every call of `action` as EC2 throttles.
+    pub fn throttled(action: &str) -> Self {
+        Self::error(action, ApiError::new(503, "RequestLimitExceeded", "Request limit exceeded."))
+    }
+
+    /// Strikes only these calls.
+    pub fn calls(mut self, calls: Calls) -> Self {
+        self.calls = calls;
+        self
+    }
+
+    /// Strikes only requests that carry this parameter with this value.
+    pub fn with_parameter(mut self, name: &str, value: &str) -> Self {
+        self.parameter = Some((name.into(), value.into()));
+        self
+    }
+
+    fn concerns(&self, service: Service, action: &str, params: &Value) -> bool {
+        self.service.is_none_or(|wanted| wanted == service)
+            && self.action.as_deref().is_none_or(|wanted| wanted == action)
+            && self
+                .parameter
+                .as_ref()
+                .is_none_or(|(name, value)| params.get(name).and_then(Value::as_str) == Some(value))
+    }
+}
+
+/// A rule's handle, to take it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FaultId(u64);
+
+#[derive(Default)]
+pub(crate) struct Faults {
+    rules: Vec<(FaultId, FaultRule, u64)>,
+    next: u64,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, rule: FaultRule) -> FaultId {
+        self.next += 1;
+        self.rules.push((FaultId(self.next), rule, 0));
+        FaultId(self.next)
+    }
+
+    pub(crate) fn remove(&mut self, id: FaultId) {
+        self.rules.retain(|(present, ..)| *present != id);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    pub(crate) fn strike(&mut self, service: Service, action: &str, params: &Value) -> Option<Outcome> {
+        for (_, rule, count) in &mut self.rules {
+            if !rule.concerns(service, action, params) {
+                continue;
+            }
+            *count += 1;
+            let struck = match rule.calls {
+                Calls::All => true,
+                Calls::Nth(n) => *count == n,
+                Calls::First(n) => *count <= n,
+                Calls::After(n) => *count > n,
+            };
+            if struck {
+                return Some(rule.outcome.clone());
+            }
+        }
+        None
+    }
+}

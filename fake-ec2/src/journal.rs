@@ -1,0 +1,78 @@
+//! Every API call in the order of its answer, for tests to read and for observers to follow.
+//!
+//! The journal is bounded: at 50,000 entries a day of a busy controller still fits, and 64 MiB of answers is where a
+//! test process starts to feel it. The oldest go first; an observer sees every entry.
+
+use crate::wire::Service;
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const MAX_ENTRIES: usize = 50_000;
+const MAX_BYTES: usize = 64 << 20;
+
+/// One API call and its answer.
+#[derive(Clone, Debug)]
+pub struct JournalEntry {
+    /// Counts from 1 in the order of answers.
+    pub sequence: u64,
+    /// When the request came.
+    pub at: Timestamp,
+    /// When the answer left; later than `at` for long polls and injected delays.
+    pub answered_at: Timestamp,
+    /// The service that was asked.
+    pub service: Service,
+    /// The AWS action, such as `CreateFleet`.
+    pub action: String,
+    /// The access key the request was signed with; empty if it was not signed.
+    pub caller: String,
+    /// The caller's user agent.
+    pub user_agent: String,
+    /// The request's parameters: form fields as strings, or the JSON document.
+    pub params: Value,
+    /// The HTTP status of the answer; 0 if an injected fault swallowed it.
+    pub status: u16,
+    /// AWS's error code, if it was refused.
+    pub error_code: Option<String>,
+    /// The body of the answer.
+    pub response: Bytes,
+}
+
+impl JournalEntry {
+    /// The body of the answer as text.
+    pub fn response_text(&self) -> String {
+        String::from_utf8_lossy(&self.response).into_owned()
+    }
+
+    /// A form field of the request, or a top-level string of its JSON document.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.get(name).and_then(Value::as_str)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Journal {
+    entries: VecDeque<Arc<JournalEntry>>,
+    bytes: usize,
+    count: u64,
+}
+
+impl Journal {
+    pub(crate) fn push(&mut self, mut entry: JournalEntry) -> Arc<JournalEntry> {
+        self.count += 1;
+        entry.sequence = self.count;
+        self.bytes += entry.response.len();
+        let entry = Arc::new(entry);
+        self.entries.push_back(entry.clone());
+        while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_BYTES && self.entries.len() > 1) {
+            self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.response.len());
+        }
+        entry
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Arc<JournalEntry>> {
+        self.entries.iter().cloned().collect()
+    }
+}

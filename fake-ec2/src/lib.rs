@@ -1,0 +1,57 @@
+//! EC2, SQS and friends over their real wire protocols, as one value.
+//!
+//! Three layers that meet in one line: `wire` reads a request, `actions` calls the model, `wire` writes the answer.
+//! [`cloud`](crate::Control) is the model behind them: instances with a lifecycle, capacity pools, spot notices, launch
+//! templates, queues, event rules. It is deterministic: ids come from [`Config::seed`], time from the clock it is given.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! use controller_clock::Clock;
+//! use fake_ec2::{Bootstrap, Config, FakeEc2};
+//!
+//! let ec2 = FakeEc2::new(Config::default(), Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap()));
+//! ec2.cloud().bootstrap(Bootstrap::named("demo"));
+//! let request = http::Request::post("/").body("Action=DescribeSubnets&Version=2016-11-15".into()).unwrap();
+//! assert_eq!(ec2.handle(request).await.status(), 200);
+//! # }
+//! ```
+//!
+//! Behaviours are marked in the source by comments beginning with `fidelity:` and one of `documented(page)`,
+//! `observed(date)` or `assumed`.
+
+mod actions;
+mod bootstrap;
+mod cloud;
+mod config;
+mod connector;
+mod control;
+mod error;
+mod fault;
+mod journal;
+mod server;
+mod wire;
+
+pub use bootstrap::{Bootstrap, Bootstrapped};
+pub use cloud::capacity::CapacityType;
+pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone};
+pub use cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
+pub use cloud::image::Image;
+pub use cloud::instance::{
+    Instance, InstanceProfileReference, NetworkInterface, ScheduledEvent, SpotRequest, State, TemplateUse, Volume,
+};
+pub use cloud::launch_template::{
+    BlockDevice, LaunchSpecification, LaunchTemplate, LaunchTemplateVersion, MetadataOptions,
+    NetworkInterfaceSpecification,
+};
+pub use cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
+pub use cloud::reservation::{CapacityReservation, PlacementGroup};
+pub use cloud::tags::Tags;
+pub use config::{Config, Limits, Pace};
+pub use connector::InProcessClient;
+pub use control::{Control, Impairment, UnknownResource};
+pub use error::ApiError;
+pub use fault::{Calls, FaultId, FaultRule, Outcome};
+pub use journal::JournalEntry;
+pub use server::FakeEc2;
+pub use wire::Service;

@@ -1,0 +1,263 @@
+//! HTTP to protocol to action to answer; the clock, the lock and the waiting are here and nowhere else.
+
+use crate::actions::{self, Context, Step};
+use crate::cloud::Cloud;
+use crate::config::Config;
+use crate::connector::InProcessClient;
+use crate::control::Control;
+use crate::fault::{Faults, Outcome};
+use crate::journal::{Journal, JournalEntry};
+use crate::wire::{self, Call};
+use bytes::Bytes;
+use controller_clock::Clock;
+use http::{Request, Response};
+use jiff::Timestamp;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// An observer of the journal.
+pub(crate) type Observer = Box<dyn Fn(&JournalEntry) + Send + Sync>;
+
+/// The fake. Clones are handles to the same account.
+#[derive(Clone)]
+pub struct FakeEc2 {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) clock: Clock,
+    cloud: Mutex<Cloud>,
+    /// Rings after every change that someone may wait for. Waiters are woken in the order in which they came, which
+    /// keeps runs repeatable (a watch channel would pick at random).
+    changed: Notify,
+    pub(crate) faults: Mutex<Faults>,
+    pub(crate) journal: Mutex<Journal>,
+    pub(crate) observers: Mutex<Vec<Arc<Observer>>>,
+}
+
+/// What a request came to.
+pub(crate) enum Exchange {
+    Answered(Response<Bytes>),
+    /// The connection broke.
+    Lost,
+}
+
+impl std::fmt::Debug for FakeEc2 {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("FakeEc2")
+    }
+}
+
+impl FakeEc2 {
+    /// An empty account in one region.
+    pub fn new(config: Config, clock: Clock) -> Self {
+        let cloud = Mutex::new(Cloud::new(config, clock.now()));
+        let (faults, journal, observers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { clock, cloud, changed: Notify::new(), faults, journal, observers }) }
+    }
+
+    /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502; through
+    /// [`FakeEc2::http_client`] it is a broken connection.
+    pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
+        match self.exchange(request).await {
+            Exchange::Answered(response) => response,
+            Exchange::Lost => {
+                let mut response = Response::new(Bytes::new());
+                *response.status_mut() = http::StatusCode::BAD_GATEWAY;
+                response
+            }
+        }
+    }
+
+    /// An HTTP client for the AWS SDK whose requests never leave the process.
+    pub fn http_client(&self) -> InProcessClient {
+        InProcessClient::new(self.clone())
+    }
+
+    /// The handle that sets the scene and looks behind it.
+    pub fn cloud(&self) -> Control {
+        Control::new(self.clone())
+    }
+
+    /// Lets time pass: carries out what is due and delivers events, until dropped. Sleeps from one due instant to the
+    /// next, and does nothing while nothing is due. Without it, the same happens whenever somebody asks.
+    pub async fn run(&self) {
+        loop {
+            let changed = self.inner.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let next = self.locked(|cloud, _| cloud.next_due());
+            tokio::select! {
+                biased;
+                () = &mut changed => {}
+                () = self.sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Serves on a socket until dropped, in the clock's time.
+    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+        let this = self.clone();
+        let application = axum::Router::new().fallback(move |request: axum::extract::Request| {
+            let this = this.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                // A little more than `wire` accepts, so that its own refusal is what a client reads.
+                match axum::body::to_bytes(body, 8 << 20).await {
+                    Ok(body) => this.handle(Request::from_parts(parts, body)).await.map(axum::body::Body::from),
+                    Err(_) => {
+                        let mut response = Response::new(axum::body::Body::empty());
+                        *response.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
+                        response
+                    }
+                }
+            }
+        });
+        let background = self.clone();
+        tokio::select! {
+            biased;
+            result = async { axum::serve(listener, application).await } => result,
+            () = background.run() => Ok(()),
+        }
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Bytes>) -> Exchange {
+        let at = self.inner.clock.now();
+        let call = match wire::read(&request) {
+            Ok(call) => call,
+            Err(unreadable) => {
+                tracing::warn!(code = %unreadable.error.code, method = %request.method(), "request could not be read");
+                let request_id = self.locked(|cloud, _| cloud.ids.uuid());
+                return Exchange::Answered(wire::error::respond(unreadable.protocol, &request_id, &unreadable.error));
+            }
+        };
+        let params = call.params();
+        let fault = lock(&self.inner.faults).strike(call.service, &call.action, &params);
+        let mut lost_reply = false;
+        let mut injected = None;
+        match fault {
+            None => {}
+            Some(Outcome::Error(error)) => injected = Some(error),
+            Some(Outcome::Delay(duration)) => tokio::time::sleep(duration).await,
+            Some(Outcome::LostReply) => lost_reply = true,
+            Some(Outcome::LostRequest) => {
+                self.record(&call, params, at, None);
+                return Exchange::Lost;
+            }
+            Some(Outcome::Hang) => {
+                self.record(&call, params, at, None);
+                return std::future::pending().await;
+            }
+        }
+        let response = match injected {
+            Some(error) => {
+                let request_id = self.locked(|cloud, _| cloud.ids.uuid());
+                wire::answer(&call, &request_id, Err(error))
+            }
+            None => self.perform(&call).await,
+        };
+        if lost_reply {
+            self.record(&call, params, at, None);
+            return Exchange::Lost;
+        }
+        self.record(&call, params, at, Some(&response));
+        Exchange::Answered(response)
+    }
+
+    /// Performs an action, waiting where it has to wait.
+    async fn perform(&self, call: &Call) -> Response<Bytes> {
+        let started = self.inner.clock.now();
+        loop {
+            let changed = self.inner.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (request_id, step, next_due) = self.locked(|cloud, now| {
+                let step = actions::perform(cloud, &Context { now, started }, call);
+                let request_id = if matches!(step, Step::Done(_)) { cloud.ids.uuid() } else { String::new() };
+                (request_id, step, cloud.next_due())
+            });
+            match step {
+                Step::Done(result) => return wire::answer(call, &request_id, result),
+                Step::WaitUntil(deadline) => {
+                    let wake = next_due.map_or(deadline, |due| due.min(deadline));
+                    tokio::select! {
+                        biased;
+                        () = &mut changed => {}
+                        () = self.sleep_until(Some(wake)) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs `work` on the model as it is now, and wakes whoever waits for what it changed.
+    pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Cloud, Timestamp) -> T) -> T {
+        let mut cloud = lock(&self.inner.cloud);
+        // Read under the lock, so that the model never sees time go back.
+        let now = self.inner.clock.now();
+        let before = cloud.revision;
+        cloud.advance(now);
+        let result = work(&mut cloud, now);
+        let after = cloud.revision;
+        drop(cloud);
+        if after != before {
+            self.inner.changed.notify_waiters();
+        }
+        result
+    }
+
+    /// Waits until `ready` answers; asked again after every change and every due instant.
+    pub(crate) async fn wait_for<T>(&self, ready: impl Fn(&Cloud) -> Option<T>) -> T {
+        loop {
+            let changed = self.inner.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (answer, next_due) = self.locked(|cloud, _| (ready(cloud), cloud.next_due()));
+            if let Some(answer) = answer {
+                return answer;
+            }
+            tokio::select! {
+                biased;
+                () = &mut changed => {}
+                () = self.sleep_until(next_due) => {}
+            }
+        }
+    }
+
+    async fn sleep_until(&self, instant: Option<Timestamp>) {
+        let Some(instant) = instant else { return std::future::pending().await };
+        let wait = Duration::try_from(instant.duration_since(self.inner.clock.now())).unwrap_or(Duration::ZERO);
+        tokio::time::sleep(wait).await;
+    }
+
+    fn record(&self, call: &Call, params: serde_json::Value, at: Timestamp, response: Option<&Response<Bytes>>) {
+        let entry = JournalEntry {
+            sequence: 0,
+            at,
+            answered_at: self.inner.clock.now(),
+            service: call.service,
+            action: call.action.clone(),
+            caller: call.caller.clone(),
+            user_agent: call.user_agent.clone(),
+            params,
+            status: response.map_or(0, |response| response.status().as_u16()),
+            error_code: response.and_then(error_code),
+            response: response.map_or_else(Bytes::new, |response| response.body().clone()),
+        };
+        let entry = lock(&self.inner.journal).push(entry);
+        // Called without any lock held: an observer may ask for the state of things.
+        let observers = lock(&self.inner.observers).clone();
+        observers.iter().for_each(|observer| observer(&entry));
+    }
+}
+
+/// A panic while the lock was held is reported where it happened; the data behind it is plain and still whole enough to
+/// answer the next request.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn error_code(response: &Response<Bytes>) -> Option<String> {
+    response.extensions().get::<crate::ApiError>().map(|error| error.code.to_string())
+}

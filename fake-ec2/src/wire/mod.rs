@@ -1,0 +1,267 @@
+//! Which protocol is this request, and what does it ask? And back: an answer or a refusal in that protocol.
+//!
+//! Protocols: EC2 query, IAM/STS/SQS query, JSON 1.0 (SQS), JSON 1.1 (SSM, Pricing, EventBridge), EKS REST. Signatures are
+//! not checked; the credential scope only names the service and the caller.
+
+pub(crate) mod error;
+pub(crate) mod pagination;
+pub(crate) mod query;
+pub(crate) mod xml;
+
+use crate::error::ApiError;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use query::Form;
+use serde_json::Value;
+
+/// A request larger than this is refused. SQS allows messages of 1 MiB, EC2 user data of 16 KiB; a fleet request over the
+/// whole catalogue stays under 1 MiB.
+const MAX_BODY_BYTES: usize = 4 << 20;
+
+/// The AWS services this crate plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // Each is named for what it is.
+pub enum Service {
+    Ec2,
+    Sqs,
+    Ssm,
+    Iam,
+    Sts,
+    Pricing,
+    Eks,
+    EventBridge,
+}
+
+impl Service {
+    /// The name in endpoints and credential scopes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ec2 => "ec2",
+            Self::Sqs => "sqs",
+            Self::Ssm => "ssm",
+            Self::Iam => "iam",
+            Self::Sts => "sts",
+            Self::Pricing => "pricing",
+            Self::Eks => "eks",
+            Self::EventBridge => "events",
+        }
+    }
+
+    fn by_name(name: &str) -> Option<Self> {
+        [Self::Ec2, Self::Sqs, Self::Ssm, Self::Iam, Self::Sts, Self::Pricing, Self::Eks, Self::EventBridge]
+            .into_iter()
+            .find(|service| service.name() == name)
+    }
+
+    // The API versions of the query services; unsigned requests are told apart by them.
+    fn by_version(version: &str) -> Option<Self> {
+        match version {
+            "2016-11-15" => Some(Self::Ec2),
+            "2010-05-08" => Some(Self::Iam),
+            "2011-06-15" => Some(Self::Sts),
+            "2012-11-05" => Some(Self::Sqs),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Ec2Query,
+    Query,
+    Json10,
+    Json11,
+    Rest,
+}
+
+/// What a request carries.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    Form(Form),
+    Json(Value),
+}
+
+/// A request that has been understood as far as service and action.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) service: Service,
+    pub(crate) protocol: Protocol,
+    pub(crate) action: String,
+    pub(crate) caller: String,
+    pub(crate) user_agent: String,
+    pub(crate) payload: Payload,
+}
+
+impl Call {
+    /// The request's parameters as the journal keeps them.
+    pub(crate) fn params(&self) -> Value {
+        match &self.payload {
+            Payload::Form(form) => form.to_json(),
+            Payload::Json(value) => value.clone(),
+        }
+    }
+}
+
+/// What an action answers.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The members of the response element (EC2) or of its result element (query).
+    Xml(String),
+    Json(Value),
+}
+
+/// A request that could not be understood, with the protocol to say so in.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) protocol: Protocol,
+    pub(crate) error: ApiError,
+}
+
+pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
+    let headers = request.headers();
+    let (caller, scope) = credential(headers);
+    let user_agent = header(headers, "user-agent").unwrap_or_default().to_owned();
+    if request.body().len() > MAX_BODY_BYTES {
+        let error = ApiError::new(413, "RequestEntityTooLarge", "The request body is too large.");
+        return Err(Unreadable { protocol: Protocol::Ec2Query, error });
+    }
+    if let Some(target) = header(headers, "x-amz-target") {
+        return read_json(target, request.body(), caller, user_agent);
+    }
+    if request.uri().path().starts_with("/clusters") {
+        return read_rest(request, caller, user_agent);
+    }
+    // EC2 and the query services also take GET with the form in the query string.
+    let text =
+        if request.body().is_empty() { request.uri().query().unwrap_or_default().as_bytes() } else { request.body() };
+    let form = Form::parse(text);
+    let service = scope.and_then(Service::by_name).or_else(|| form.peek("Version").and_then(Service::by_version));
+    let protocol = if matches!(service, None | Some(Service::Ec2)) { Protocol::Ec2Query } else { Protocol::Query };
+    let Some(action) = form.peek("Action").map(str::to_owned) else {
+        let error = ApiError::client("MissingAction", "The request must contain the parameter Action");
+        return Err(Unreadable { protocol, error });
+    };
+    let Some(service) = service else {
+        let error = ApiError::client("NoSuchVersion", "The requested version is not supported.");
+        return Err(Unreadable { protocol, error });
+    };
+    Ok(Call { service, protocol, action, caller, user_agent, payload: Payload::Form(form) })
+}
+
+fn read_json(target: &str, body: &Bytes, caller: String, user_agent: String) -> Result<Call, Unreadable> {
+    let (prefix, action) = target.split_once('.').unwrap_or((target, ""));
+    let (service, protocol) = match prefix {
+        "AmazonSQS" => (Service::Sqs, Protocol::Json10),
+        "AmazonSSM" => (Service::Ssm, Protocol::Json11),
+        "AWSPriceListService" => (Service::Pricing, Protocol::Json11),
+        "AWSEvents" => (Service::EventBridge, Protocol::Json11),
+        _ => {
+            let error = ApiError::client("UnknownOperationException", format!("Unknown target {target}"));
+            return Err(Unreadable { protocol: Protocol::Json11, error });
+        }
+    };
+    let value = if body.is_empty() { Ok(Value::Object(Default::default())) } else { serde_json::from_slice(body) };
+    match value {
+        Ok(value @ Value::Object(_)) => {
+            Ok(Call { service, protocol, action: action.to_owned(), caller, user_agent, payload: Payload::Json(value) })
+        }
+        _ => {
+            let error = ApiError::client("SerializationException", "The request body is not a JSON object.");
+            Err(Unreadable { protocol, error })
+        }
+    }
+}
+
+/// EKS: the path and method name the action; path parts and the body become one document.
+fn read_rest(request: &Request<Bytes>, caller: String, user_agent: String) -> Result<Call, Unreadable> {
+    let refuse = |error| Err(Unreadable { protocol: Protocol::Rest, error });
+    let parts: Vec<String> = request.uri().path().trim_matches('/').split('/').map(percent_decode).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let (action, names): (_, &[(&str, &str)]) = match (request.method(), parts.as_slice()) {
+        (&Method::GET, ["clusters"]) => ("ListClusters", &[]),
+        (&Method::GET, ["clusters", name]) => ("DescribeCluster", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "access-entries"]) => ("ListAccessEntries", &[("name", *name)]),
+        (&Method::POST, ["clusters", name, "access-entries"]) => ("CreateAccessEntry", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "access-entries", principal]) => {
+            ("DescribeAccessEntry", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::DELETE, ["clusters", name, "access-entries", principal]) => {
+            ("DeleteAccessEntry", &[("name", *name), ("principalArn", *principal)])
+        }
+        _ => return refuse(ApiError::new(404, "NotFoundException", "No such operation.")),
+    };
+    let mut document = match request.body().is_empty() {
+        true => serde_json::Map::new(),
+        false => match serde_json::from_slice(request.body()) {
+            Ok(Value::Object(map)) => map,
+            _ => return refuse(ApiError::client("SerializationException", "The request body is not a JSON object.")),
+        },
+    };
+    for (key, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+        document.insert(key.into_owned(), Value::String(value.into_owned()));
+    }
+    for (key, value) in names {
+        document.insert((*key).to_owned(), Value::String((*value).to_owned()));
+    }
+    let (service, protocol, payload) = (Service::Eks, Protocol::Rest, Payload::Json(Value::Object(document)));
+    Ok(Call { service, protocol, action: action.to_owned(), caller, user_agent, payload })
+}
+
+pub(crate) fn answer(call: &Call, request_id: &str, result: Result<Reply, ApiError>) -> Response<Bytes> {
+    match result {
+        Ok(Reply::Xml(members)) => xml::respond(call.protocol, call.service, &call.action, request_id, members),
+        Ok(Reply::Json(value)) => {
+            let response = Response::builder()
+                .header("content-type", content_type(call.protocol))
+                .header("x-amzn-requestid", request_id)
+                // An operation without output answers an empty body in JSON protocols too; an object is accepted by all.
+                .body(Bytes::from(value.to_string()));
+            response.expect("a response of constant parts is well-formed")
+        }
+        Err(error) => error::respond(call.protocol, request_id, &error),
+    }
+}
+
+pub(crate) fn content_type(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Ec2Query | Protocol::Query => "text/xml;charset=UTF-8",
+        Protocol::Json10 => "application/x-amz-json-1.0",
+        Protocol::Json11 => "application/x-amz-json-1.1",
+        Protocol::Rest => "application/json",
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Access key and service of a SigV4 header: `… Credential=AKID/20260101/us-west-2/ec2/aws4_request, …`.
+fn credential(headers: &HeaderMap) -> (String, Option<&str>) {
+    let scope = header(headers, "authorization")
+        .and_then(|value| value.split_once("Credential="))
+        .map(|(_, rest)| rest.split([',', ' ']).next().unwrap_or(rest));
+    let mut parts = scope.unwrap_or_default().split('/');
+    (parts.next().unwrap_or_default().to_owned(), parts.nth(2))
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let escaped = tail
+            .get(..2)
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (first, escaped) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,58 @@
+//! The four patch types. JSON, merge and strategic patches compute a new object from the shown one; server-side apply
+//! also decides who owns what and stands in [`managed_fields`](crate::managed_fields).
+
+mod json;
+pub(crate) mod merge;
+mod strategic;
+
+use serde_json::Value;
+
+use crate::{kinds::Kind, status::Status};
+
+/// A patch by type.
+#[derive(Clone, Debug)]
+pub(crate) enum Patch {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+    Apply(Value),
+}
+
+/// The media types of patches, as the server lists them when it gets another one.
+pub(crate) const MEDIA_TYPES: [&str; 5] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+];
+
+/// The object after a patch that is not server-side apply.
+pub(crate) fn changed(kind: &Kind, mut object: Value, patch: Patch) -> Result<Value, Status> {
+    match patch {
+        Patch::Json(operations) => json::apply(kind, &mut object, operations)?,
+        Patch::Merge(patch) => {
+            require_object(&patch)?;
+            merge::apply(&mut object, patch);
+        }
+        Patch::Strategic(patch) => {
+            require_object(&patch)?;
+            if kind.custom() {
+                return Err(Status::unsupported_media_type(&[MEDIA_TYPES[0], MEDIA_TYPES[1], MEDIA_TYPES[3]]));
+            }
+            strategic::apply(&kind.schema, &mut object, patch)?;
+        }
+        // The caller takes applies elsewhere.
+        Patch::Apply(_) => return Err(Status::internal("apply is no plain patch")),
+    }
+    Ok(object)
+}
+
+fn require_object(patch: &Value) -> Result<(), Status> {
+    if patch.is_object() {
+        return Ok(());
+    }
+    Err(Status::bad_request(
+        "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
+    ))
+}

@@ -1,0 +1,309 @@
+//! Lists: selection, pages, past versions, and the forms in which objects are shown.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    conversion,
+    kinds::Kind,
+    select::{FieldSelector, LabelSelector, ListSelector},
+    state::State,
+    status::{FieldError, Status},
+    store::{Stored, to_bytes},
+    table,
+};
+
+/// The options of a list or watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListRequest {
+    pub(crate) selector: ListSelector,
+    pub(crate) limit: usize,
+    pub(crate) continue_token: String,
+    pub(crate) resource_version: String,
+    pub(crate) resource_version_match: String,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout_seconds: Option<u64>,
+}
+
+impl ListRequest {
+    /// Reads the query of a request.
+    pub(crate) fn read(query: &BTreeMap<String, String>, kind: &Kind, watch: bool) -> Result<Self, Status> {
+        let text = |key: &str| query.get(key).map(String::as_str).unwrap_or_default();
+        let flag = |key: &str| match text(key) {
+            "" => None,
+            value => Some(matches!(value, "true" | "1")),
+        };
+        let fields = FieldSelector::parse(text("fieldSelector"))?;
+        fields.check(kind.builtin, &kind.selectable_fields)?;
+        let request = Self {
+            selector: ListSelector { labels: LabelSelector::parse(text("labelSelector"))?, fields },
+            limit: text("limit").parse().unwrap_or(0),
+            continue_token: text("continue").to_owned(),
+            resource_version: text("resourceVersion").to_owned(),
+            resource_version_match: text("resourceVersionMatch").to_owned(),
+            send_initial_events: flag("sendInitialEvents"),
+            bookmarks: flag("allowWatchBookmarks").unwrap_or(false),
+            timeout_seconds: text("timeoutSeconds").parse().ok(),
+        };
+        let errors = request.validate(watch);
+        if !errors.is_empty() {
+            let text: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+            let text = if text.len() == 1 { text[0].clone() } else { format!("[{}]", text.join(", ")) };
+            return Err(Status::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {text}")));
+        }
+        Ok(request)
+    }
+
+    fn validate(&self, watch: bool) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let matching = self.resource_version_match.as_str();
+        let path = "resourceVersionMatch";
+        if watch {
+            if !matching.is_empty() && self.send_initial_events.is_none() {
+                errors.push(FieldError::forbidden(
+                    path,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
+            }
+            if self.send_initial_events.is_some() && matching != "NotOlderThan" {
+                errors.push(FieldError::forbidden(
+                    path,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
+            }
+            return errors;
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        if matching.is_empty() {
+            return errors;
+        }
+        if self.resource_version.is_empty() {
+            errors.push(FieldError::forbidden(
+                path,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !self.continue_token.is_empty() {
+            errors.push(FieldError::forbidden(path, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if matching == "Exact" && self.resource_version == "0" {
+            errors.push(FieldError::forbidden(
+                path,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(path, &json!(matching), &["Exact", "NotOlderThan"]));
+        }
+        errors
+    }
+
+    /// The version asked for, as a number; empty and `0` mean any.
+    pub(crate) fn version(&self) -> Result<u64, Status> {
+        match self.resource_version.as_str() {
+            "" => Ok(0),
+            text => text.parse().map_err(|_| {
+                Status::bad_request(format!(
+                    "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+                ))
+            }),
+        }
+    }
+}
+
+/// How objects are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rendering {
+    #[default]
+    Whole,
+    /// `PartialObjectMetadata`.
+    Metadata,
+    /// `Table`, as kubectl prints it.
+    Table,
+}
+
+/// One object in the wanted form, serialised.
+pub(crate) fn render(kind: &Kind, stored: &Stored, rendering: Rendering) -> Bytes {
+    if rendering == Rendering::Whole && !conversion::converts(kind) {
+        return stored.bytes();
+    }
+    to_bytes(&rendered(kind, &stored.value, rendering))
+}
+
+/// One object in the wanted form.
+pub(crate) fn rendered(kind: &Kind, value: &Value, rendering: Rendering) -> Value {
+    match rendering {
+        Rendering::Whole => {
+            let mut value = value.clone();
+            conversion::from_storage(kind, &mut value);
+            value
+        }
+        Rendering::Metadata => json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"],
+        }),
+        Rendering::Table => table::of(kind, std::iter::once(value), &value["metadata"]["resourceVersion"]),
+    }
+}
+
+#[derive(Debug)]
+struct Token {
+    version: u64,
+    namespace: String,
+    name: String,
+}
+
+impl Token {
+    fn encode(&self) -> String {
+        let token = json!({ "v": "meta.k8s.io/v1", "rv": self.version, "start": [self.namespace, self.name] });
+        URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(text: &str) -> Result<Self, Status> {
+        let broken = || Status::bad_request(format!("continue key is not valid: {text}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| broken())?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|_| broken())?;
+        let part = |index: usize| token["start"][index].as_str().map(str::to_owned).ok_or_else(broken);
+        Ok(Self { version: token["rv"].as_u64().ok_or_else(broken)?, namespace: part(0)?, name: part(1)? })
+    }
+}
+
+impl State {
+    /// The body of a list.
+    pub(crate) fn list(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        request: &ListRequest,
+        rendering: Rendering,
+    ) -> Result<Bytes, Status> {
+        let current = self.store.version();
+        let asked = request.version()?;
+        if asked > current {
+            let message = format!("Too large resource version: {asked}, current: {current}");
+            let mut status = Status::new(504, "Timeout", format!("Timeout: {message}")).retry_after(1);
+            status = status.with_cause("ResourceVersionTooLarge", "Too large resource version", "");
+            return Err(status);
+        }
+        let token =
+            if request.continue_token.is_empty() { None } else { Some(Token::decode(&request.continue_token)?) };
+        let exact = (request.resource_version_match == "Exact").then_some(asked);
+        let version = token.as_ref().map(|token| token.version).or(exact).unwrap_or(current);
+        let objects = self.objects_at(kind, namespace, request, version).map_err(|status| {
+            if token.is_some() {
+                Status::new(
+                    410,
+                    "Expired",
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                     list without the continue parameter.",
+                )
+            } else {
+                status
+            }
+        })?;
+        let start = match &token {
+            None => 0,
+            Some(token) => objects.partition_point(|stored| {
+                let (namespace, name) = place(stored);
+                (namespace, name) <= (token.namespace.as_str(), token.name.as_str())
+            }),
+        };
+        let rest = &objects[start..];
+        let page = if request.limit > 0 && rest.len() > request.limit { &rest[..request.limit] } else { rest };
+        let mut metadata = json!({ "resourceVersion": version.to_string() });
+        if let (true, Some(last)) = (page.len() < rest.len(), page.last()) {
+            let (namespace, name) = place(last);
+            let token = Token { version, namespace: namespace.to_owned(), name: name.to_owned() };
+            metadata["continue"] = json!(token.encode());
+            // With a selector the server does not know how many would follow.
+            if request.selector.is_everything() {
+                metadata["remainingItemCount"] = json!(rest.len() - page.len());
+            }
+        }
+        if rendering == Rendering::Table {
+            let mut table = table::of(kind, page.iter().map(|stored| &*stored.value), &metadata["resourceVersion"]);
+            table["metadata"] = metadata;
+            return Ok(to_bytes(&table));
+        }
+        let (list_kind, api_version) = match rendering {
+            Rendering::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+            _ => (kind.list_kind.clone(), kind.api_version()),
+        };
+        let head =
+            format!("{{\"kind\":{list_kind:?},\"apiVersion\":{api_version:?},\"metadata\":{metadata},\"items\":[");
+        let mut body = head.into_bytes();
+        for (index, stored) in page.iter().enumerate() {
+            if index > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(&render(kind, stored, rendering));
+        }
+        body.extend_from_slice(b"]}");
+        Ok(Bytes::from(body))
+    }
+
+    /// The selected objects as they were at a version: the present ones with the changes since undone.
+    fn objects_at(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        request: &ListRequest,
+        version: u64,
+    ) -> Result<Vec<Arc<Stored>>, Status> {
+        let table = self.store.table(kind.table);
+        let mut changed = table.since(version).peekable();
+        if changed.peek().is_none() {
+            return Ok(self.select(kind, namespace, &request.selector).cloned().collect());
+        }
+        if !table.can_resume(version) {
+            return Err(Status::expired(version, table.oldest()));
+        }
+        // The first change of an object after the version holds what stood there at the version.
+        let mut before: BTreeMap<(&str, &str), Option<&Arc<Stored>>> = BTreeMap::new();
+        for event in changed {
+            before.entry(place(&event.object)).or_insert(event.previous.as_ref());
+        }
+        let unchanged = table.iter().filter(|stored| !before.contains_key(&place(stored)));
+        let restored = before.values().filter_map(|previous| *previous);
+        let mut objects: Vec<Arc<Stored>> = unchanged
+            .chain(restored)
+            .filter(|stored| namespace.is_none_or(|namespace| stored.value["metadata"]["namespace"] == namespace))
+            .filter(|stored| request.selector.matches(&stored.value))
+            .cloned()
+            .collect();
+        objects.sort_by(|a, b| place(a).cmp(&place(b)));
+        Ok(objects)
+    }
+}
+
+fn place(stored: &Stored) -> (&str, &str) {
+    let metadata = &stored.value["metadata"];
+    (metadata["namespace"].as_str().unwrap_or_default(), metadata["name"].as_str().unwrap_or_default())
+}
+
+/// What the caller accepts, from the `Accept` header; the first form that is served wins.
+pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
+    if accept.is_empty() {
+        return Ok(Rendering::Whole);
+    }
+    for offer in accept.split(',') {
+        let mut parts = offer.split(';').map(str::trim);
+        let media: Cow<str> = parts.next().unwrap_or_default().into();
+        let parameters: BTreeMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
+        if !matches!(media.as_ref(), "application/json" | "*/*" | "application/*" | "application/yaml") {
+            continue;
+        }
+        match parameters.get("as").copied() {
+            None => return Ok(Rendering::Whole),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Rendering::Metadata),
+            Some("Table") => return Ok(Rendering::Table),
+            Some(_) => {}
+        }
+    }
+    Err(Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json"))
+}

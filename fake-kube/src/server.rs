@@ -1,0 +1,544 @@
+//! HTTP: a request in, the state asked, a reply out. Nothing here decides what a write means.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::{Value, json};
+
+use crate::{
+    deletion::{DeleteOptions, Deleted},
+    fault::{Outcome, Subject},
+    journal::Payload,
+    kinds::{Builtin, Kind},
+    patch::{MEDIA_TYPES, Patch},
+    read::{ListRequest, Rendering, render, rendering},
+    route::{self, ResourceRoute, Route},
+    state::{Caller, Server, State},
+    status::Status,
+    store::{Stored, to_bytes},
+    subresource::scale,
+    watch::{self, Disturbance},
+    write::{FieldValidation, Part, WriteOptions, Written},
+};
+
+/// The body of a reply.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A connection that broke, by a fault rule: before or after the server acted, the caller cannot know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("connection closed before message completed")]
+pub struct ConnectionLost;
+
+/// Larger bodies are refused, as the genuine server does.
+const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// The server as a `tower::Service`. Cheap to clone.
+#[derive(Clone)]
+pub struct KubeService(Arc<Server>);
+
+impl KubeService {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self(server)
+    }
+}
+
+impl<B> tower::Service<Request<B>> for KubeService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Send,
+{
+    type Response = Response<Body>;
+    type Error = ConnectionLost;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ConnectionLost>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionLost>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            // A body that breaks off is a connection that broke.
+            let body = body.collect().await.map_err(|_| ConnectionLost)?.to_bytes();
+            server
+                .handle(parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &parts.headers, body)
+                .await
+        })
+    }
+}
+
+/// What is sent back.
+enum Answer {
+    Bytes {
+        code: u16,
+        body: Bytes,
+        warnings: Vec<String>,
+    },
+    /// A stored object, rendered when sent and shared with the journal.
+    Object {
+        code: u16,
+        kind: Arc<Kind>,
+        stored: Arc<Stored>,
+        rendering: Rendering,
+        warnings: Vec<String>,
+    },
+    Stream(Body),
+}
+
+impl Answer {
+    fn json(code: u16, value: &Value) -> Self {
+        Self::Bytes { code, body: to_bytes(value), warnings: Vec::new() }
+    }
+}
+
+/// One request, taken apart.
+struct Call {
+    caller: Caller,
+    verb: &'static str,
+    route: ResourceRoute,
+    kind: Arc<Kind>,
+    query: BTreeMap<String, String>,
+    content_type: String,
+    accept: String,
+    body: Bytes,
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+impl Server {
+    async fn handle(
+        self: Arc<Self>,
+        method: Method,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Body>, ConnectionLost> {
+        let caller = Caller::http(text(headers, header::USER_AGENT));
+        let line = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let request = if body.is_empty() { Payload::Empty } else { Payload::Bytes(body.clone()) };
+        let (verb, answer) = match route::parse(path) {
+            Route::Plain(path) => ("get", self.plain(&method, &path, text(headers, header::ACCEPT))),
+            Route::Resource(route) => match self.call(caller.clone(), &method, route, query, headers, body) {
+                Ok(call) => {
+                    let verb = call.verb;
+                    let outcome = self.strike(&call);
+                    match outcome {
+                        Some(Outcome::LoseRequest) => return Err(ConnectionLost),
+                        Some(Outcome::LoseReply) => {
+                            let answer = self.answer(&call, Disturbance::None);
+                            self.reply(&caller, verb, line, request, answer);
+                            return Err(ConnectionLost);
+                        }
+                        Some(Outcome::Delay(delay)) => {
+                            tokio::time::sleep(delay).await;
+                            (verb, self.answer(&call, Disturbance::None))
+                        }
+                        Some(Outcome::WatchEnds) => (verb, self.answer(&call, Disturbance::Ends)),
+                        Some(Outcome::WatchStalls(silence)) => (verb, self.answer(&call, Disturbance::Stalls(silence))),
+                        Some(Outcome::WatchExpires) => (verb, self.answer(&call, Disturbance::Expires)),
+                        Some(other) => {
+                            let name = call.route.name.as_deref().unwrap_or_default();
+                            let refusal = other.refusal(&call.kind, name);
+                            (verb, Err(refusal.unwrap_or_else(|| Status::internal("injected fault"))))
+                        }
+                        None => (verb, self.answer(&call, Disturbance::None)),
+                    }
+                }
+                Err(status) => ("get", Err(status)),
+            },
+        };
+        Ok(self.reply(&caller, verb, line, request, answer))
+    }
+
+    fn call(
+        &self,
+        caller: Caller,
+        method: &Method,
+        route: ResourceRoute,
+        query: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Call, Status> {
+        if body.len() > MAX_BODY {
+            return Err(Status::new(
+                413,
+                "RequestEntityTooLarge",
+                format!("Request entity too large: limit is {MAX_BODY}"),
+            ));
+        }
+        let query = route::query(query);
+        let watch = query.get("watch").is_some_and(|value| matches!(value.as_str(), "true" | "1"));
+        let verb = route::verb(method, &route, watch).ok_or_else(Status::method_not_allowed)?;
+        let kind = self.enter().kinds.get(&route.group, &route.version, &route.plural).cloned();
+        let kind = kind.ok_or_else(Status::no_such_resource)?;
+        if !kind.namespaced && route.namespace.is_some() {
+            return Err(Status::no_such_resource());
+        }
+        let unplaced = kind.namespaced && route.namespace.is_none();
+        if unplaced && (route.name.is_some() || matches!(verb, "create" | "deletecollection")) {
+            return Err(if route.name.is_some() { Status::no_such_resource() } else { Status::method_not_allowed() });
+        }
+        Ok(Call {
+            caller,
+            verb,
+            route,
+            kind,
+            query,
+            content_type: text(headers, header::CONTENT_TYPE).to_owned(),
+            accept: text(headers, header::ACCEPT).to_owned(),
+            body,
+        })
+    }
+
+    fn strike(&self, call: &Call) -> Option<Outcome> {
+        let subject = Subject {
+            verb: call.verb,
+            resource: &call.kind.plural,
+            subresource: call.route.subresource.as_deref().unwrap_or_default(),
+            namespace: call.route.namespace.as_deref().unwrap_or_default(),
+            name: call.route.name.as_deref().unwrap_or_default(),
+            user_agent: &call.caller.user_agent,
+            in_process: false,
+        };
+        self.enter().faults.strike(subject)
+    }
+
+    fn plain(&self, method: &Method, path: &str, accept: &str) -> Result<Answer, Status> {
+        if method != Method::GET {
+            return Err(Status::method_not_allowed());
+        }
+        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+            return Ok(Answer::Bytes { code: 200, body: Bytes::from_static(b"ok"), warnings: Vec::new() });
+        }
+        let aggregated = accept.split(',').any(|offer| offer.contains("as=APIGroupDiscoveryList"));
+        let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
+        found.map(|value| Answer::json(200, &value)).ok_or_else(Status::no_such_resource)
+    }
+
+    fn answer(self: &Arc<Self>, call: &Call, disturbance: Disturbance) -> Result<Answer, Status> {
+        let form = rendering(&call.accept)?;
+        let kind = &call.kind;
+        let namespace = call.route.namespace.as_deref();
+        match call.verb {
+            "watch" => {
+                let request = ListRequest::read(&call.query, kind, true)?;
+                let lines = watch::open(self, kind, namespace, &request, form, disturbance)?;
+                let frames = lines.fuse().map(|line| Ok::<_, Infallible>(http_body::Frame::data(line)));
+                Ok(Answer::Stream(StreamBody::new(frames).boxed_unsync()))
+            }
+            "list" => {
+                let request = ListRequest::read(&call.query, kind, false)?;
+                let body = self.enter().list(kind, namespace, &request, form)?;
+                Ok(Answer::Bytes { code: 200, body, warnings: Vec::new() })
+            }
+            "deletecollection" => {
+                let request = ListRequest::read(&call.query, kind, false)?;
+                let options = call.delete_options()?;
+                let deleted = self.enter().delete_collection(kind, namespace, &request, &options)?;
+                let items: Vec<Value> = deleted.iter().map(|stored| (*stored.value).clone()).collect();
+                let version = self.enter().store.version().to_string();
+                Ok(Answer::json(
+                    200,
+                    &json!({
+                        "kind": kind.list_kind, "apiVersion": kind.api_version(),
+                        "metadata": { "resourceVersion": version }, "items": items,
+                    }),
+                ))
+            }
+            "get" => {
+                let state = self.enter();
+                let stored = Arc::clone(state.get(kind, namespace.unwrap_or_default(), call.name())?);
+                match call.route.subresource.as_deref() {
+                    None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
+                    Some("scale") => Ok(Answer::json(200, &scale::of(kind, &stored.value)?)),
+                    Some(_) => Err(Status::no_such_resource()),
+                }
+            }
+            _ => {
+                let mut state = self.enter();
+                match call.route.subresource.as_deref() {
+                    Some("binding" | "eviction" | "scale") => call.special(&mut state, form),
+                    Some(_) if call.verb == "create" => Err(Status::no_such_resource()),
+                    _ => call.write(&mut state, form),
+                }
+            }
+        }
+    }
+
+    /// Renders the answer and writes the journal.
+    fn reply(
+        &self,
+        caller: &Caller,
+        verb: &'static str,
+        line: String,
+        request: Payload,
+        answer: Result<Answer, Status>,
+    ) -> Response<Body> {
+        let retry_after = answer
+            .as_ref()
+            .err()
+            .and_then(|status| status.details.as_ref())
+            .map_or(0, |details| details.retry_after_seconds);
+        let (code, body, warnings) = match answer {
+            Ok(Answer::Stream(body)) => {
+                self.record(caller, verb, line, request, 200, Payload::Empty);
+                return respond(200, "application/json", body, &[], 0);
+            }
+            Ok(Answer::Bytes { code, body, warnings }) => (code, body, warnings),
+            Ok(Answer::Object { code, kind, stored, rendering, warnings }) => {
+                (code, render(&kind, &stored, rendering), warnings)
+            }
+            Err(status) => (status.code, to_bytes(&status.to_json()), Vec::new()),
+        };
+        self.record(caller, verb, line, request, code, Payload::Bytes(body.clone()));
+        let kind = if &body[..] == b"ok" { "text/plain; charset=utf-8" } else { "application/json" };
+        respond(code, kind, Full::new(body).boxed_unsync(), &warnings, retry_after)
+    }
+}
+
+fn respond(code: u16, media: &'static str, body: Body, warnings: &[String], retry_after: u32) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
+    if retry_after > 0 {
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from(retry_after));
+    }
+    for warning in warnings {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        if let Ok(value) = header::HeaderValue::from_str(&text) {
+            headers.append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+impl Call {
+    fn name(&self) -> &str {
+        self.route.name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.route.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn parameter(&self, name: &str) -> &str {
+        self.query.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    fn object(&self, code: u16, stored: Arc<Stored>, rendering: Rendering, warnings: Vec<String>) -> Answer {
+        Answer::Object { code, kind: Arc::clone(&self.kind), stored, rendering, warnings }
+    }
+
+    fn options(&self) -> Result<WriteOptions, Status> {
+        let dry_run = match self.parameter("dryRun") {
+            "" => false,
+            "All" => true,
+            other => {
+                let kind = if self.verb == "create" { "CreateOptions" } else { "UpdateOptions" };
+                return Err(Status::new(
+                    422,
+                    "Invalid",
+                    format!(
+                        "{kind}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [{other:?}]: supported values: \
+                         \"All\""
+                    ),
+                ));
+            }
+        };
+        let field_validation = match self.parameter("fieldValidation") {
+            "Ignore" => FieldValidation::Ignore,
+            "" | "Warn" => FieldValidation::Warn,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                return Err(Status::new(
+                    422,
+                    "Invalid",
+                    format!(
+                        "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Invalid value: {other:?}: must be \
+                         one of: \"\", \"Ignore\", \"Warn\", \"Strict\""
+                    ),
+                ));
+            }
+        };
+        let apply = self.content_type.starts_with("application/apply-patch");
+        let given = self.parameter("fieldManager");
+        let field_manager = match given {
+            // An apply must say who applies; everybody else has a name by the user agent.
+            "" if apply => String::new(),
+            "" => self.caller.manager().to_owned(),
+            given => given.to_owned(),
+        };
+        Ok(WriteOptions { dry_run, field_manager, field_validation, force: self.parameter("force") == "true" })
+    }
+
+    fn json(&self) -> Result<Value, Status> {
+        let media = self.content_type.split(';').next().unwrap_or_default().trim();
+        if !matches!(media, "" | "*/*" | "application/json" | "application/yaml" | "text/plain") {
+            return Err(Status::unsupported_media_type(&[
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ]));
+        }
+        parse(&self.body, media == "application/yaml")
+    }
+
+    fn delete_options(&self) -> Result<DeleteOptions, Status> {
+        let mut options =
+            if self.body.is_empty() { DeleteOptions::default() } else { DeleteOptions::from_json(&self.json()?)? };
+        // Without a body the query says the same.
+        if let Ok(seconds) = self.parameter("gracePeriodSeconds").parse() {
+            options.grace_period_seconds = Some(seconds);
+        }
+        if !self.parameter("propagationPolicy").is_empty() {
+            let policy = json!({ "propagationPolicy": self.parameter("propagationPolicy") });
+            options.propagation = DeleteOptions::from_json(&policy)?.propagation;
+        }
+        options.dry_run |= self.parameter("dryRun") == "All";
+        Ok(options)
+    }
+
+    fn patch(&self) -> Result<Patch, Status> {
+        let media = self.content_type.split(';').next().unwrap_or_default().trim();
+        Ok(match media {
+            "application/json-patch+json" => Patch::Json(parse(&self.body, false)?),
+            "application/merge-patch+json" => Patch::Merge(parse(&self.body, false)?),
+            "application/strategic-merge-patch+json" => Patch::Strategic(parse(&self.body, false)?),
+            "application/apply-patch+yaml" => Patch::Apply(parse(&self.body, true)?),
+            _ => return Err(Status::unsupported_media_type(&MEDIA_TYPES)),
+        })
+    }
+
+    fn write(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
+        let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
+        let part = Part::of(self.route.subresource.as_deref())?;
+        let unserved = match part {
+            Part::Whole => false,
+            Part::Status => !kind.status,
+            Part::Resize | Part::EphemeralContainers => kind.builtin != Builtin::Pod,
+        };
+        if unserved {
+            return Err(Status::no_such_resource());
+        }
+        let written = match self.verb {
+            "create" => state.create(kind, namespace, self.json()?, &self.options()?)?,
+            "update" => state.update(kind, namespace, name, self.json()?, part, &self.options()?)?,
+            "patch" => state.patch(kind, namespace, name, self.patch()?, part, &self.options()?)?,
+            _ => {
+                let Deleted { object, gone } = state.delete(kind, namespace, name, &self.delete_options()?)?;
+                return Ok(self.deleted(object, gone, form, self.delete_options()?));
+            }
+        };
+        let Written { object, warnings, created } = written;
+        Ok(self.object(if created { 201 } else { 200 }, object, form, warnings))
+    }
+
+    fn deleted(&self, object: Arc<Stored>, gone: bool, form: Rendering, options: DeleteOptions) -> Answer {
+        let returns_object = matches!(
+            self.kind.plural.as_str(),
+            "namespaces"
+                | "pods"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+                | "podtemplates"
+                | "resourcequotas"
+                | "services"
+                | "serviceaccounts"
+                | "csidrivers"
+                | "csinodes"
+                | "storageclasses"
+                | "volumeattachments"
+        );
+        if !gone || (returns_object && !self.kind.custom()) {
+            let accepted = !gone && options.propagation == Some(crate::deletion::Propagation::Foreground);
+            return self.object(if accepted { 202 } else { 200 }, object, form, Vec::new());
+        }
+        let mut details = json!({
+            "name": self.name(), "kind": self.kind.plural, "uid": object.value["metadata"]["uid"],
+        });
+        if !self.kind.group.is_empty() {
+            details["group"] = json!(self.kind.group);
+        }
+        Answer::json(
+            200,
+            &json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details }),
+        )
+    }
+
+    /// Subresources with a body of their own kind.
+    fn special(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
+        let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
+        let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
+        match (self.route.subresource.as_deref(), self.verb) {
+            (Some("binding"), "create") if kind.builtin == Builtin::Pod => {
+                state.bind(namespace, name, &self.json()?)?;
+                Ok(Answer::json(201, &success))
+            }
+            (Some("eviction"), "create") if kind.builtin == Builtin::Pod => {
+                let eviction = self.json()?;
+                if eviction["metadata"]["name"] != name {
+                    return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+                }
+                let mut options = DeleteOptions::from_json(&eviction["deleteOptions"])?;
+                options.dry_run |= self.options()?.dry_run;
+                match state.evict(namespace, name, &options) {
+                    Ok(_) => Ok(Answer::json(201, &success)),
+                    // The genuine server returns this one as the result of a create that succeeded.
+                    Err(status) if status.code == 500 && status.reason.is_empty() => {
+                        let mut body = status.to_json();
+                        if let Some(fields) = body.as_object_mut() {
+                            fields.remove("reason");
+                        }
+                        Ok(Answer::json(201, &body))
+                    }
+                    Err(status) => Err(status),
+                }
+            }
+            (Some("scale"), "update" | "patch") => {
+                let old = Arc::clone(state.get(kind, namespace, name)?);
+                let current = scale::of(kind, &old.value)?;
+                let wanted = match self.verb {
+                    "update" => self.json()?,
+                    _ => match self.patch()? {
+                        Patch::Merge(patch) | Patch::Strategic(patch) | Patch::Apply(patch) => {
+                            let mut scale = current;
+                            crate::patch::merge::apply(&mut scale, patch);
+                            scale
+                        }
+                        patch @ Patch::Json(_) => crate::patch::changed(kind, current, patch)?,
+                    },
+                };
+                let object = scale::applied(kind, &old.value, &wanted)?;
+                let written = state.replace(kind, namespace, name, &old, object, Part::Whole, &self.options()?)?;
+                let _ = form;
+                Ok(Answer::json(200, &scale::of(kind, &written.object.value)?))
+            }
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+}
+
+fn parse(body: &[u8], yaml: bool) -> Result<Value, Status> {
+    match serde_json::from_slice(body) {
+        Ok(value) => Ok(value),
+        Err(_) if yaml => serde_yaml_ng::from_slice(body)
+            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}"))),
+        Err(error) => Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))),
+    }
+}

@@ -1,0 +1,14 @@
+//! The actors against the server they live beside, under paused time: what a user of a genuine cluster would see.
+
+#[path = "actors/disruption.rs"]
+mod disruption;
+#[path = "actors/nodes.rs"]
+mod nodes;
+#[path = "actors/relations.rs"]
+mod relations;
+#[path = "actors/scheduler.rs"]
+mod scheduler;
+#[path = "actors/support.rs"]
+mod support;
+#[path = "actors/workloads.rs"]
+mod workloads;

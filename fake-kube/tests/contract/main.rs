@@ -1,0 +1,17 @@
+//! What the API server promises, asked over HTTP as clients ask. Expected answers are those of the genuine server.
+
+// The definition of the widgets is one long literal.
+#![recursion_limit = "512"]
+
+mod apply;
+mod collector;
+mod custom;
+mod disturbance;
+mod eviction;
+mod karpenter;
+mod kit;
+mod objects;
+mod patches;
+mod pods;
+mod reading;
+mod watching;

@@ -1,0 +1,28 @@
+Feature: Empty nodes go
+  A node that nobody needs any more is removed after the wait that its NodePool sets, and not before.
+
+  Background:
+    Given a cluster set up as the guides describe
+    And the manifest "ec2-node-class.yaml" is applied
+    And the manifest "node-pool.yaml" is applied
+    And the manifest "nginx.yaml" is applied
+    And all 10 pods of Deployment "nginx" are Running within 3m
+
+  @essential @disruption.empty-node-removed-after-wait
+  Scenario: The node of a deleted Deployment is removed after consolidateAfter
+    When Deployment "nginx" is deleted
+    Then the NodeClaim is deleted between 60s and 90s after the last pod left
+    And the node had the taint "karpenter.sh/disrupted:NoSchedule" before it went
+    And the instance is terminated within 3m
+    And no NodeClaim exists within 1m
+    And metric "karpenter_voluntary_disruption_decisions_total" with decision "delete" and reason "empty" is 1
+
+  @essential @disruption.wait-restarts-on-pod-change
+  Scenario: A pod that arrives in the wait keeps the node
+    When Deployment "nginx" is deleted
+    And 40s passes after the last pod left
+    And a pod "latecomer" that asks for 500m CPU is created
+    Then pod "latecomer" is Running within 30s
+    When 10m passes
+    Then the NodeClaim still exists
+    And pod "latecomer" is Running
