@@ -4,7 +4,8 @@
 mod world;
 
 use fake_kube::resources;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use world::World;
 
@@ -80,7 +81,7 @@ async fn after_a_crash_the_next_run_takes_the_taint_off_and_goes_on() {
     world.create_workload("web", 1, "500m");
     world.eventually(5 * MINUTE, "the pod runs", |world| world.running("web") == 1).await;
     controller.abort();
-    let node = world.nodes()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let node = world.node_name();
     let taints = json!({ "spec": { "taints": [{ "key": "karpenter.sh/disrupted", "effect": "NoSchedule" }] } });
     world.client.patch_merge(&resources::NODES, None, &node, taints, None).unwrap();
     let _again = world.start("second");
@@ -117,6 +118,52 @@ async fn losing_the_lease_ends_the_run_with_an_error() {
     world.client.update(&resources::LEASES, Some("kube-system"), taken).unwrap();
     let error = controller.outcome().await.unwrap_err();
     assert!(error.to_string().starts_with("leader election lost"), "{error:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_never_has_more_than_its_limits() {
+    let mut world = World::new().await;
+    world.change_pool(json!({ "spec": { "limits": { "cpu": "8" } } }));
+    let _controller = world.start("replica");
+    world.create_workload("web", 20, "1");
+    world.pass(10 * MINUTE).await;
+    let cores =
+        |claim: &Arc<Value>| claim["status"]["capacity"]["cpu"].as_str().and_then(|cpu| cpu.parse::<u32>().ok());
+    let total: u32 = world.node_claims().iter().filter_map(cores).sum();
+    assert_eq!(total, 8, "all of the limit and no more");
+    assert!(world.events("FailedScheduling").iter().any(|message| message.contains("limits")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_discovery_tags_pods_are_told_and_tags_heal_it() {
+    let mut world = World::new().await;
+    world.lose_subnet_tags();
+    let _controller = world.start("replica");
+    world.create_workload("web", 1, "500m");
+    world
+        .eventually(2 * MINUTE, "the pod is told", |world| {
+            world.events("FailedScheduling").iter().any(|message| message.contains("no dynamic nodepools found"))
+        })
+        .await;
+    assert!(world.running_instances().is_empty());
+    world.set_subnet_tags();
+    world.eventually(5 * MINUTE, "the pod runs", |world| world.running("web") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_forbids_disruption_stays_and_says_why() {
+    let mut world = World::new().await;
+    let _controller = world.start("replica");
+    world.create_workload("web", 1, "500m");
+    world.eventually(5 * MINUTE, "the pod runs", |world| world.running("web") == 1).await;
+    let claim = world.node_claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let annotation = json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } });
+    world.client.patch_merge(&resources::NODES, None, &world.node_name(), annotation, None).unwrap();
+    world.scale("web", 0);
+    world.pass(10 * MINUTE).await;
+    assert_eq!(world.node_claims()[0]["metadata"]["name"], claim.as_str());
+    let told = world.events("DisruptionBlocked");
+    assert!(told.iter().any(|message| message.contains("karpenter.sh/do-not-disrupt")), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

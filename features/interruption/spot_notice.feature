@@ -7,19 +7,26 @@ Feature: Spot notices
     And the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool.yaml" is applied
 
-  @essential @interruption.spot-notice-drains-before-reclaim @interruption.replacement-starts-in-parallel
+  @essential @interruption.spot-notice-drains-before-reclaim
   Scenario: All pods run elsewhere before the instance is reclaimed
     Given the manifest "nginx.yaml" is applied
     And all 10 pods of Deployment "nginx" are Running within 3m
     When a spot interruption notice arrives for the instance
     Then the node has the taint "karpenter.sh/disrupted:NoSchedule" within 10s
-    And a second NodeClaim is created within 20s of the notice, before the last old pod is gone
     And event "SpotInterrupted" is published on the node
     And the pods left the node by eviction
     And all 10 pods of Deployment "nginx" are Running on another node within 120s of the notice
     And the interruption queue is empty
     And no fleet request within 3m of the notice contains the spot offering of the instance
     And metric "karpenter_nodeclaims_disrupted_total" with reason "spot_interrupted" is 1
+
+  @essential @interruption.replacement-starts-in-parallel
+  Scenario: The replacement starts while the old pods still shut down
+    Given the manifest "slow.yaml" is applied
+    And all 4 pods of Deployment "slow" are Running within 3m
+    When a spot interruption notice arrives for the instance
+    Then a second NodeClaim is created within 20s of the notice, before the last old pod is gone
+    And all 4 pods of Deployment "slow" are Running on another node within 120s of the notice
 
   @essential @interruption.pdb-still-honoured
   Scenario: A budget of one at a time is kept to, and what it still holds when the instance goes is scheduled again

@@ -12,31 +12,32 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// Everything a test may look at and change.
-pub struct World {
-    pub clock: Clock,
-    pub client: ApiClient,
-    pub metrics: Arc<Metrics>,
+pub(crate) struct World {
+    pub(crate) clock: Clock,
+    pub(crate) client: ApiClient,
+    pub(crate) metrics: Arc<Metrics>,
     kube: FakeKube,
     pub ec2: FakeEc2,
     aws: controller_aws::Clients,
+    subnets: Vec<String>,
     writes: Arc<AtomicUsize>,
     _rest: JoinSet<()>,
 }
 
 /// A controller that runs. It goes on when this is dropped, until the runtime ends.
-pub struct Controller {
+pub(crate) struct Controller {
     task: JoinHandle<anyhow::Result<()>>,
     shutdown: CancellationToken,
 }
 
 impl Controller {
     /// Ends it where it is, as a crash would.
-    pub fn abort(self) {
+    pub(crate) fn abort(self) {
         self.task.abort();
     }
 
     /// What its run ended with.
-    pub async fn outcome(self) -> anyhow::Result<()> {
+    pub(crate) async fn outcome(self) -> anyhow::Result<()> {
         tokio::time::timeout(Duration::from_secs(120), self.task).await.expect("it ends").expect("it does not panic")
     }
 }
@@ -46,7 +47,7 @@ fn node_claims() -> Resource {
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         // The logs belong to a failing test's diagnosis; the harness shows them only then.
         let logs = tracing_subscriber::fmt().with_test_writer().without_time();
         let _ = logs.with_env_filter("warn,controller=debug,controller_aws=debug").try_init();
@@ -81,6 +82,7 @@ impl World {
             },
         });
         client.create(&Resource::new("karpenter.sh", "v1", "nodepools"), None, pool).unwrap();
+        let subnets = cloud.subnet_ids;
         let writes = Arc::new(AtomicUsize::new(0));
         let counter = writes.clone();
         kube.observe(Box::new(move |entry| {
@@ -100,16 +102,16 @@ impl World {
         let cloud = ec2.clone();
         rest.spawn(async move { cloud.run().await });
         rest.spawn(kubelets(kube.client("kubelet"), ec2.clone()));
-        Self { clock, client, metrics: Arc::default(), kube, ec2, aws, writes, _rest: rest }
+        Self { clock, client, metrics: Arc::default(), kube, ec2, aws, subnets, writes, _rest: rest }
     }
 
     /// Starts a replica that takes part in the election.
-    pub fn start(&mut self, identity: &str) -> Controller {
+    pub(crate) fn start(&mut self, identity: &str) -> Controller {
         self.run(Some(LeaderElection::new(identity)))
     }
 
     /// Starts a controller that does not ask whether it may.
-    pub fn start_without_election(&mut self) -> Controller {
+    pub(crate) fn start_without_election(&mut self) -> Controller {
         self.run(None)
     }
 
@@ -127,18 +129,18 @@ impl World {
     }
 
     /// Asks a controller to end and waits until it has.
-    pub async fn stop(&self, controller: Controller) {
+    pub(crate) async fn stop(&self, controller: Controller) {
         controller.shutdown.cancel();
         controller.outcome().await.expect("it ends in good order");
     }
 
     /// Lets time pass.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
     /// Waits until `condition` holds; fails with what there is if it never does.
-    pub async fn eventually(&self, limit: Duration, what: &str, condition: impl Fn(&Self) -> bool) {
+    pub(crate) async fn eventually(&self, limit: Duration, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = tokio::time::Instant::now() + limit;
         while !condition(self) {
             assert!(tokio::time::Instant::now() < deadline, "not in {limit:?}: {what}\n{}", self.describe());
@@ -179,27 +181,27 @@ impl World {
         self.client.list(resource, None, &ListSelector::default())
     }
 
-    pub fn node_claims(&self) -> Vec<Arc<Value>> {
+    pub(crate) fn node_claims(&self) -> Vec<Arc<Value>> {
         self.list(&node_claims())
     }
 
-    pub fn nodes(&self) -> Vec<Arc<Value>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Value>> {
         self.list(&resources::NODES)
     }
 
     /// The messages of all events with this reason.
-    pub fn events(&self, reason: &str) -> Vec<String> {
+    pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         let events = self.list(&resources::EVENTS);
         let found = events.iter().filter(|event| event["reason"] == reason);
         found.filter_map(|event| event["message"].as_str().map(str::to_owned)).collect()
     }
 
-    pub fn running_instances(&self) -> Vec<Instance> {
+    pub(crate) fn running_instances(&self) -> Vec<Instance> {
         self.ec2.cloud().instances().into_iter().filter(|instance| instance.state == State::Running).collect()
     }
 
     /// How many pods of a workload run.
-    pub fn running(&self, workload: &str) -> usize {
+    pub(crate) fn running(&self, workload: &str) -> usize {
         let pods = self.list(&resources::PODS);
         pods.iter()
             .filter(|pod| pod["metadata"]["labels"]["app"] == workload && pod["status"]["phase"] == "Running")
@@ -207,12 +209,38 @@ impl World {
             .count()
     }
 
+    /// Changes the NodePool.
+    pub(crate) fn change_pool(&self, patch: Value) {
+        self.client
+            .patch_merge(&Resource::new("karpenter.sh", "v1", "nodepools"), None, "default", patch, None)
+            .unwrap();
+    }
+
+    /// Takes the discovery tag off every subnet.
+    pub(crate) fn lose_subnet_tags(&self) {
+        for subnet in &self.subnets {
+            self.ec2.cloud().remove_tag(subnet, "karpenter.sh/discovery").unwrap();
+        }
+    }
+
+    /// Puts it back.
+    pub(crate) fn set_subnet_tags(&self) {
+        for subnet in &self.subnets {
+            self.ec2.cloud().set_tags(subnet, [("karpenter.sh/discovery", "demo")]).unwrap();
+        }
+    }
+
+    /// The name of the only Node.
+    pub(crate) fn node_name(&self) -> String {
+        self.nodes()[0]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Writes to the cluster so far.
-    pub fn writes(&self) -> usize {
+    pub(crate) fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }
 
-    pub fn create_workload(&self, name: &str, replicas: u32, cpu: &str) {
+    pub(crate) fn create_workload(&self, name: &str, replicas: u32, cpu: &str) {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": "default" },
             "spec": {
@@ -229,7 +257,7 @@ impl World {
         self.client.create(&resources::DEPLOYMENTS, Some("default"), deployment).unwrap();
     }
 
-    pub fn scale(&self, name: &str, replicas: u32) {
+    pub(crate) fn scale(&self, name: &str, replicas: u32) {
         let patch = json!({ "spec": { "replicas": replicas } });
         self.client.patch_merge(&resources::DEPLOYMENTS, Some("default"), name, patch, None).unwrap();
     }

@@ -46,6 +46,7 @@ pub struct Embedded {
     ec2: FakeEc2,
     cloud: Rc<FakeCloud>,
     clock: Clock,
+    certificate_authority: String,
     replicas: BTreeMap<usize, Replica>,
     /// The fakes' own tasks. Dropping them ends them.
     parts: JoinSet<anyhow::Result<()>>,
@@ -71,7 +72,12 @@ impl Embedded {
         });
         let ec2 = FakeEc2::new(fake_ec2::Config { region: REGION.into(), seed, ..Default::default() }, clock.clone());
         let bootstrap = Bootstrap::named(CLUSTER);
-        let endpoint = bootstrap.endpoint.clone();
+        let cluster = Cluster {
+            name: CLUSTER.into(),
+            endpoint: bootstrap.endpoint.clone(),
+            certificate_authority: bootstrap.certificate_authority.clone(),
+            version: KUBERNETES_VERSION.into(),
+        };
         let stage = ec2.cloud().bootstrap(bootstrap);
         let cloud = Rc::new(FakeCloud::new(ec2.clone(), clock.clone(), CLUSTER, REGION, stage));
         observe_kube(&kube, recorder.clone(), changed.clone());
@@ -79,13 +85,15 @@ impl Embedded {
         for crd in controller_api::crds() {
             kube.install_crd(serde_json::to_value(&crd)?).map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
         }
-        let mut embedded = Self { kube, ec2, cloud, clock, replicas: BTreeMap::new(), parts: JoinSet::new() };
-        embedded.start_parts(seed, &endpoint, recorder.clone(), invariants, changed);
+        let certificate_authority = cluster.certificate_authority.clone();
+        let (replicas, parts) = (BTreeMap::new(), JoinSet::new());
+        let mut embedded = Self { kube, ec2, cloud, clock, certificate_authority, replicas, parts };
+        embedded.start_parts(seed, cluster, recorder.clone(), invariants, changed);
         embedded.apply_stage().await?;
         Ok(embedded)
     }
 
-    fn start_parts(&mut self, seed: u64, endpoint: &str, recorder: Recorder, invariants: Invariants, changed: Arc<Notify>) {
+    fn start_parts(&mut self, seed: u64, cluster: Cluster, recorder: Recorder, invariants: Invariants, changed: Arc<Notify>) {
         let ec2 = self.ec2.clone();
         self.parts.spawn_local(async move {
             ec2.run().await;
@@ -102,7 +110,6 @@ impl Embedded {
             fake_kube::actors::run(kube, actors).await;
             Ok(())
         });
-        let cluster = Cluster { name: CLUSTER.into(), endpoint: endpoint.into(), version: KUBERNETES_VERSION.into() };
         let client = self.client("kubelet");
         let kubelets = Kubelets::new(client, self.cloud.clone(), self.clock.clone(), cluster, seed, recorder.clone());
         self.parts.spawn_local(kubelets.run());
@@ -172,6 +179,7 @@ impl Backend for Embedded {
         let clients = controller_aws::Clients::new(sdk).await?;
         let mut aws = controller_aws::Settings::new(CLUSTER);
         aws.interruption_queue = Some(CLUSTER.into());
+        aws.cluster_ca_bundle = Some(self.certificate_authority.clone());
         aws.eks_control_plane = true;
         let mut settings = Settings::new(aws);
         settings.leader_election = Some(controller::config::LeaderElection::new(format!("karpenter-{replica}")));

@@ -34,10 +34,8 @@ const BOOT_LONGEST: Duration = Duration::from_secs(45);
 const READY_AFTER: Duration = Duration::from_secs(3);
 /// From binding to running containers, the image being there.
 const POD_START: Duration = Duration::from_secs(2);
-/// How long a container takes to stop when asked, unless its pod says otherwise or its grace period is shorter.
+/// How long a container takes to stop when asked, after a `preStop` sleep if it has one.
 const POD_STOP: Duration = Duration::from_secs(1);
-/// The annotation by which a pod's containers take longer to stop, such as `90s`.
-pub const STOP_AFTER_ANNOTATION: &str = "trysquare.dev/stop-after";
 /// How often a kubelet that is not admitted tries again.
 const JOIN_RETRY: Duration = Duration::from_secs(10);
 /// From the last heartbeat to Ready `Unknown`: the node lifecycle controller's grace period (--node-monitor-grace-period).
@@ -96,6 +94,8 @@ pub struct Cluster {
     pub name: String,
     /// The API server's URL.
     pub endpoint: String,
+    /// The certificate authority of the API server, base64.
+    pub certificate_authority: String,
     /// The kubelets' version.
     pub version: String,
 }

@@ -1,9 +1,9 @@
 //! Running and ending pods.
 
-use super::{Due, Kubelets, POD_START, POD_STOP, PodState, STOP_AFTER_ANNOTATION};
+use super::{Due, Kubelets, POD_START, POD_STOP, PodState};
 use anyhow::Context;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -18,11 +18,13 @@ fn has_ended(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
-/// How long the pod's containers take to stop: never longer than its grace period, after which they are killed.
+/// How long the pod's containers take to stop: the longest `preStop` sleep and a moment more, but never longer than the
+/// grace period, after which they are killed.
 fn stop_time(pod: &Pod) -> Duration {
     let grace = pod.metadata.deletion_grace_period_seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.max(0) as u64));
-    let wished = pod.annotations().get(STOP_AFTER_ANNOTATION).and_then(|text| text.strip_suffix('s')?.parse().ok());
-    wished.map_or(POD_STOP, Duration::from_secs).min(grace)
+    let sleep = |container: &Container| container.lifecycle.as_ref()?.pre_stop.as_ref()?.sleep.as_ref().map(|sleep| sleep.seconds);
+    let longest = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(sleep).max().unwrap_or_default();
+    (POD_STOP + Duration::from_secs(longest.max(0) as u64)).min(grace)
 }
 
 impl Kubelets {
@@ -91,7 +93,7 @@ impl Kubelets {
 fn running_patch(pod: &Pod, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
-    let status = |container: &k8s_openapi::api::core::v1::Container| {
+    let status = |container: &Container| {
         json!({
             "name": container.name,
             "image": container.image,

@@ -133,8 +133,8 @@ impl Bootstrap {
         if config.api_server_endpoint != cluster.endpoint {
             return wrong("API server endpoint", &config.api_server_endpoint, &cluster.endpoint);
         }
-        if config.certificate_authority.is_empty() {
-            return Err("it has no certificate authority for the API server".into());
+        if config.certificate_authority != cluster.certificate_authority {
+            return wrong("certificate authority", &config.certificate_authority, &cluster.certificate_authority);
         }
         if config.cidr.is_empty() {
             return Err("it has no service CIDR, which nodeadm requires".into());
@@ -150,7 +150,12 @@ mod tests {
     const USER_DATA: &str = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\necho hello\n--//\nContent-Type: application/node.eks.aws\n\n# marker\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nmetadata: {}\nspec:\n  cluster:\n    apiServerEndpoint: https://api\n    certificateAuthority: Y2E=\n    cidr: 10.100.0.0/16\n    name: demo\n  kubelet:\n    config:\n      maxPods: 58\n      registerWithTaints:\n      - effect: NoExecute\n        key: karpenter.sh/unregistered\n    flags:\n    - --node-labels=\"a=b,karpenter.sh/nodepool=default\"\n--//--\n";
 
     fn cluster() -> Cluster {
-        Cluster { name: "demo".into(), endpoint: "https://api".into(), version: "v1.36.0".into() }
+        Cluster {
+            name: "demo".into(),
+            endpoint: "https://api".into(),
+            certificate_authority: "Y2E=".into(),
+            version: "v1.36.0".into(),
+        }
     }
 
     #[test]
