@@ -4,19 +4,27 @@
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
 use crate::features::Scenario;
-use crate::scenario::Task;
+use crate::scenario::{START, Task};
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
 use anyhow::Context;
 use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// How long a scenario's process may take before it is ended. The longest takes seconds; a minute-long one is stuck in
 /// a loop that never waits, which virtual time cannot leap over.
 pub const SCENARIO_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a process may take to end once its input has: it has nothing left to do then.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What stands as the step of a failure where the process of a scenario told nothing itself.
+const PROCESS: &str = "the scenario's process";
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]
@@ -31,7 +39,7 @@ pub struct Options {
     pub twice: bool,
     /// How many processes at a time.
     pub jobs: usize,
-    /// A folder in which the journals are kept; without one they are dropped after use.
+    /// A folder in which the journals are kept; without one, two runs that differ cannot be told where they do.
     pub journals: Option<PathBuf>,
 }
 
@@ -43,9 +51,11 @@ pub trait Progress: Sync {
 
 /// Runs the scenarios and answers their results in the order of the scenarios.
 pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -> anyhow::Result<Vec<ScenarioResult>> {
+    if let Some(folder) = &options.journals {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<ScenarioResult>>> = Mutex::new(vec![None; scenarios.len()]);
-    let failure: Mutex<Option<anyhow::Error>> = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.clamp(1, scenarios.len().max(1)) {
             scope.spawn(|| {
@@ -53,98 +63,95 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     scenarios.get(index).map(|scenario| (index, scenario))
                 } {
-                    match run_one(scenario, index, options) {
-                        Ok(result) => {
-                            progress.ended(&result);
-                            results.lock().expect("no thread panics while it holds the results")[index] = Some(result);
-                        }
-                        Err(error) => {
-                            *failure.lock().expect("no thread panics while it holds the failure") = Some(error);
-                            next.store(scenarios.len(), Ordering::Relaxed);
-                        }
-                    }
+                    let result = run_one(scenario, index, options);
+                    progress.ended(&result);
+                    results.lock().expect("no thread panics while it holds the results")[index] = Some(result);
                 }
             });
         }
     });
-    if let Some(error) = failure.into_inner().expect("all threads have ended") {
-        return Err(error);
-    }
     Ok(results.into_inner().expect("all threads have ended").into_iter().flatten().collect())
 }
 
-fn run_one(scenario: &Scenario, index: usize, options: &Options) -> anyhow::Result<ScenarioResult> {
-    let own_folder = match (&options.journals, options.twice) {
-        (None, true) => Some(std::env::temp_dir().join(format!("trysquare-{}-{index}", std::process::id()))),
-        _ => None,
+fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResult {
+    let journal = |run: u32| options.journals.as_ref().map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
+    let run = |run: u32| {
+        let task = Task { scenario: scenario.clone(), seed: options.seed, pinned: options.pinned, journal: journal(run) };
+        // What keeps one scenario from being run is told with the others' results, which are worth no less for it.
+        in_own_process(&options.program, &task, SCENARIO_LIMIT).unwrap_or_else(|error| died(&task, PROCESS, format!("{error:#}")))
     };
-    let folder = options.journals.as_ref().or(own_folder.as_ref());
-    if let Some(folder) = folder {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    }
-    let journal = |run: u32| folder.map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
-    let task = |run| Task { scenario: scenario.clone(), seed: options.seed, pinned: options.pinned, journal: journal(run) };
-    let mut result = in_own_process(&options.program, &task(1))?;
+    let mut result = run(1);
     if options.twice {
-        let second = in_own_process(&options.program, &task(2))?;
+        let second = run(2);
         let identical = second.journal == result.journal;
         let first_difference = match (identical, journal(1), journal(2)) {
-            (false, Some(one), Some(two)) => first_difference(&one, &two)?,
+            // A run that died may have left no journal; then its failure says enough.
+            (false, Some(one), Some(two)) => first_difference(&one, &two).unwrap_or_else(|error| Some(format!("{error:#}"))),
             _ => None,
         };
+        if let (Verdict::Passed, Verdict::Failed(failure)) = (&result.verdict, second.verdict) {
+            result.verdict = Verdict::Failed(Failure { step: format!("second run: {}", failure.step), ..failure });
+        }
         result.repeat = Some(Repeat { identical, journal: second.journal, first_difference });
     }
-    if let Some(folder) = own_folder {
-        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
-    }
-    Ok(result)
+    result
 }
 
-fn in_own_process(program: &Path, task: &Task) -> anyhow::Result<ScenarioResult> {
+fn in_own_process(program: &Path, task: &Task, limit: Duration) -> anyhow::Result<ScenarioResult> {
     let started = std::time::Instant::now();
-    let mut child = Command::new(program)
-        .arg("scenario-process")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {}", program.display()))?;
+    let mut command = Command::new(program);
+    command.args(["scenario-process", "--end-with-input"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A process group of its own: Ctrl-C reaches this process only, which tells what it means for the run.
+    command.arg0("trysquare").process_group(0);
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
     let mut input = child.stdin.take().expect("standard input is piped");
-    let sent = serde_json::to_vec(task)?;
+    let mut sent = serde_json::to_vec(task)?;
+    sent.push(b'\n');
     // A child that ends before it has read its task says why on standard error; the broken pipe adds nothing.
     let _ = input.write_all(&sent);
-    drop(input);
-    let output = wait_with_limit(child, SCENARIO_LIMIT)?;
+    let (output, in_time) = wait_with_limit(child, input, limit)?;
     let errors = String::from_utf8_lossy(&output.stderr);
+    let errors = errors.trim();
     let mut result = match serde_json::from_slice::<ScenarioResult>(&output.stdout) {
         Ok(result) => result,
-        Err(_) => died(task, format!("its process ended with {} and no result: {}", output.status, errors.trim())),
+        Err(_) if !in_time => died(task, PROCESS, format!("its process had not ended after {limit:?} and was stopped")),
+        Err(_) if output.status.code() == Some(i32::from(crate::cli::BACKEND)) => {
+            died(task, START, errors.strip_prefix("trysquare: ").unwrap_or(errors).to_owned())
+        }
+        Err(_) => {
+            let said = if errors.is_empty() { String::new() } else { format!("; it said: {errors}") };
+            died(task, PROCESS, format!("its process ended without a result, with {}{said}", output.status))
+        }
     };
     result.wall_s = started.elapsed().as_secs_f64();
     Ok(result)
 }
 
-fn wait_with_limit(child: std::process::Child, limit: Duration) -> anyhow::Result<std::process::Output> {
+/// Waits for the end of a process that ends with its standard input. Answers whether it ended by itself.
+fn wait_with_limit(child: Child, input: ChildStdin, limit: Duration) -> anyhow::Result<(Output, bool)> {
     let id = child.id();
     let (ended, wait) = std::sync::mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        if wait.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            // The process is not reaped before `ended` is dropped, so the id is still its own.
+        let in_time = wait.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        drop(input);
+        // Whatever does not even see its input end is killed. It is not reaped before `ended` goes, so the id is its own.
+        if !in_time && wait.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
             let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
         }
+        in_time
     });
     let output = child.wait_with_output();
     drop(ended);
-    watchdog.join().expect("the watchdog does not panic");
-    Ok(output?)
+    let in_time = watchdog.join().expect("the watchdog does not panic");
+    Ok((output?, in_time))
 }
 
-fn died(task: &Task, message: String) -> ScenarioResult {
+fn died(task: &Task, step: &str, message: String) -> ScenarioResult {
     ScenarioResult {
         scenario: task.scenario.clone(),
         backend: "embedded".into(),
         seed: task.seed,
-        verdict: Verdict::Failed(Failure { step: "the scenario's process".into(), message, last_observed: None, timeline: vec![] }),
+        verdict: Verdict::Failed(Failure { step: step.into(), message, last_observed: None, timeline: vec![] }),
         virtual_s: 0.0,
         wall_s: 0.0,
         journal: Default::default(),
@@ -196,7 +203,30 @@ mod tests {
     fn a_program_that_answers_nonsense_fails_its_scenario_and_says_so() {
         let scenario = Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
         let task = Task { scenario, seed: 1, pinned: true, journal: None };
-        let result = in_own_process(Path::new("/bin/true"), &task).unwrap();
-        assert!(matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("no result")), "{result:?}");
+        let result = in_own_process(Path::new("/bin/true"), &task, SCENARIO_LIMIT).unwrap();
+        assert!(matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")), "{result:?}");
+    }
+
+    #[test]
+    fn a_process_that_takes_too_long_is_ended_through_its_input() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let (output, in_time) = wait_with_limit(child, input, Duration::from_millis(50)).unwrap();
+        assert!(output.status.success() && !in_time, "{output:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_fails_its_scenario_and_leaves_the_others() {
+        let scenario = Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
+        struct Silent;
+        impl Progress for Silent {
+            fn ended(&self, _: &ScenarioResult) {}
+        }
+        let options = Options { program: "/nowhere/trysquare".into(), seed: 1, pinned: true, twice: true, jobs: 2, journals: None };
+        let results = run(&[scenario.clone(), scenario], &options, &Silent).unwrap();
+        assert_eq!(results.len(), 2);
+        for result in results {
+            assert!(matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("/nowhere/trysquare")), "{result:?}");
+        }
     }
 }

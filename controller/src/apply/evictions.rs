@@ -1,6 +1,6 @@
 //! The eviction queue (core spec §6.4): pods of draining nodes leave through the eviction API, so that
-//! PodDisruptionBudgets are heard; a refusal is backed off and tried again. Only a pod whose node has a deadline that its
-//! grace would outlast is deleted directly.
+//! PodDisruptionBudgets are heard; a refusal is backed off and tried again. Only a pod whose node has a deadline that
+//! its grace would outlast is deleted directly.
 //!
 //! The queue lives in memory. Nothing is lost with it: every look at a draining node puts its pods in again.
 

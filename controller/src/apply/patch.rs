@@ -1,9 +1,9 @@
 //! Patches: what changed between an object as it was read and as it should be, sent as a JSON merge patch.
 //!
-//! A merge patch replaces lists whole, so a patch that touches one (conditions, finalizers, taints) must not overwrite what
-//! somebody else wrote in between: it carries the resourceVersion that was read, and the API server refuses it with a
-//! conflict if there is a newer one. The loop then looks again. Answers go into the mirror, so that the next look does not
-//! wait for the watch.
+//! A merge patch replaces lists whole, so a patch that touches one (conditions, finalizers, taints) must not overwrite
+//! what somebody else wrote in between: it carries the resourceVersion that was read, and the API server refuses it
+//! with a conflict if there is a newer one. The loop then looks again. Answers go into the mirror, so that the next
+//! look does not wait for the watch.
 
 use crate::error::{Context as _, ReconcileError};
 use crate::events::{Event, reference};
@@ -47,8 +47,8 @@ pub(crate) async fn object<K: Patchable>(
     Ok(answer)
 }
 
-/// Writes what differs in `status`, with an optimistic lock, and tells of conditions that changed their status. Answers the
-/// object as stored; `before` itself if nothing differs.
+/// Writes what differs in `status`, with an optimistic lock, and tells of conditions that changed their status. Answers
+/// the object as stored; `before` itself if nothing differs.
 pub(crate) async fn status<K: Patchable>(context: &Context, before: &K, after: &K) -> Result<K, ReconcileError> {
     if before == after {
         return Ok(before.clone());
@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn only_conditions_seen_before_with_another_status_are_transitions() {
         let status = |ready: &str, message: &str| {
-            let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "SubnetsNotFound", "message": message});
+            let reason = "SubnetsNotFound";
+            let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": reason, "message": message});
             json!({"conditions": [condition("SubnetsReady", ready), condition("Same", "True")]})
         };
         let (before, mut after) = (status("True", ""), status("False", "none"));

@@ -1,7 +1,7 @@
 //! EC2NodeClasses: finalizer, hash, and a status that says what the selectors find today (AWS spec §1.4–1.8).
 //!
-//! Beyond upstream, a selector that finds nothing is explained: with the selector and what nearly matched, in an event on
-//! the class and on each pod that waits for its pools, and in the log. Conditions and their texts stay upstream's.
+//! Beyond upstream, a selector that finds nothing is explained: with the selector and what nearly matched, in an event
+//! on the class and on each pod that waits for its pools, and in the log. Conditions and their texts stay upstream's.
 
 use super::{Context, Loop, Requeue, keyed};
 use crate::apply::patch::{self, Lock};
@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 /// How often a deleted class looks for claims that still use it; their deletion wakes it too.
 const FINALIZER_INTERVAL: Duration = Duration::from_secs(600);
-/// How long an explanation is not repeated to the same object: a person looks within an hour, and the class is looked at
-/// every minute.
+/// How long an explanation is not repeated to the same object: a person looks within an hour, and the class is looked
+/// at every minute.
 const EXPLAINED_FOR: Duration = Duration::from_secs(300);
 
 /// The version of each class seen last, until when that look holds, and what was explained then; by the class's name.
@@ -108,8 +108,8 @@ fn claims_of(context: &Context, class: &str) -> Vec<Arc<NodeClaim>> {
     claims
 }
 
-/// Finalizer and hash (§1.6, §1.7). When the way of hashing changes, claims of the old way take the new hash over first, so
-/// that the change alone replaces nothing; a claim that has drifted stays drifted.
+/// Finalizer and hash (§1.6, §1.7). When the way of hashing changes, claims of the old way take the new hash over
+/// first, so that the change alone replaces nothing; a claim that has drifted stays drifted.
 async fn adopt(context: &Context, class: &Ec2NodeClass) -> Result<Ec2NodeClass, ReconcileError> {
     let hash = ec2_node_class_hash(class, context.settings.aws.cluster_ca_bundle.as_deref());
     let annotations = class.metadata.annotations.as_ref();

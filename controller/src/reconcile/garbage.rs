@@ -1,5 +1,5 @@
-//! Garbage collection, both ways: claims whose instance is gone (core spec §5.9), instances that no claim knows, and instance
-//! profiles that nothing uses (AWS spec §5.2). Unused launch templates go on the provider's cadence.
+//! Garbage collection, both ways: claims whose instance is gone (core spec §5.9), instances that no claim knows, and
+//! instance profiles that nothing uses (AWS spec §5.2). Unused launch templates go on the provider's cadence.
 
 use super::Context;
 use super::node_claim::{count_pods, delete};
@@ -40,8 +40,8 @@ fn instance_interval(successes: u32) -> Duration {
     if successes < EAGER_ROUNDS { EAGER_INTERVAL } else { INTERVAL }
 }
 
-/// Repeats `work`; the wait after it depends on how often it has succeeded. A failure is logged and the round is made up
-/// for after the next wait.
+/// Repeats `work`; the wait after it depends on how often it has succeeded. A failure is logged and the round is made
+/// up for after the next wait.
 async fn every<F>(context: &Context, name: &'static str, wait: impl Fn(u32) -> Duration, work: impl Fn() -> F)
 where
     F: Future<Output = Result<(), ReconcileError>>,

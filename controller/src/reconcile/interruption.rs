@@ -1,7 +1,7 @@
 //! Interruptions (AWS spec §6): messages of the queue and instances with a bad status, turned into deleted NodeClaims.
 //!
-//! Deleting a claim is all it takes: the ordinary termination drains its node, and the provisioner plans for the pods of a
-//! node that is going at the same time.
+//! Deleting a claim is all it takes: the ordinary termination drains its node, and the provisioner plans for the pods
+//! of a node that is going at the same time.
 
 use super::Context;
 use super::node_claim::delete;
@@ -49,7 +49,8 @@ async fn queue(context: &Context) {
                 futures::future::join_all(messages.iter().map(|message| handle(context, &claims, message))).await;
             }
             Err(error) => {
-                tracing::error!(controller = "interruption", error = %chain(&error), "failed receiving interruption messages");
+                let error = chain(&error);
+                tracing::error!(controller = "interruption", error, "failed receiving interruption messages");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
@@ -81,7 +82,8 @@ async fn handle(context: &Context, claims: &ByInstance, message: &QueueMessage) 
     match context.cloud.delete_message(message).await {
         Ok(()) => context.metrics.interruption_deleted_messages.add([]),
         Err(error) => {
-            tracing::error!(controller = "interruption", error = %chain(&error), "failed deleting interruption message");
+            let error = chain(&error);
+            tracing::error!(controller = "interruption", error, "failed deleting interruption message");
         }
     }
 }
@@ -257,7 +259,7 @@ async fn statuses(context: &Context) {
                 tracing::error!(
                     controller = "interruption.instancestatus",
                     error = %chain(&error),
-                    "not allowed to call ec2:DescribeInstanceStatus, instance health is not watched; allow it and restart"
+                    "ec2:DescribeInstanceStatus is not allowed, instance health is not watched; allow it and restart"
                 );
                 return;
             }

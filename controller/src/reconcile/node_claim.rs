@@ -38,7 +38,8 @@ use std::time::Duration;
 
 /// Follows every managed NodeClaim, and keeps count of how launches end.
 pub(crate) async fn run(context: Context) {
-    // Upstream runs a thousand workers or more (§9.4): a launch waits for the cloud, and claims must not queue behind it.
+    // Upstream runs a thousand workers or more (§9.4): a launch waits for the cloud, and claims must not queue behind
+    // it.
     let options = Loop::new("nodeclaim.lifecycle", 1000).backoff(Duration::from_secs(1), Duration::from_secs(60));
     let memory = Arc::new(Memory::default());
     let for_keys = memory.clone();

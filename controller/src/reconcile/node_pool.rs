@@ -1,5 +1,5 @@
-//! NodePools: hash, readiness, validation and counters (core spec §5.12–5.15). How their launches end is counted beside the
-//! NodeClaims, in `node_claim/registration_health.rs`.
+//! NodePools: hash, readiness, validation and counters (core spec §5.12–5.15). How their launches end is counted beside
+//! the NodeClaims, in `node_claim/registration_health.rs`.
 
 use super::{Context, Loop, Requeue, keyed};
 use crate::apply::patch::{self, Lock};
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A pool's nodes are counted at most this often: upstream counts every five seconds, and a thousand nodes that come at once
-/// must cause neither a thousand counts nor a thousand writes.
+/// A pool's nodes are counted at most this often: upstream counts every five seconds, and a thousand nodes that come at
+/// once must cause neither a thousand counts nor a thousand writes.
 const COUNTER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When the nodes of each pool were counted last, by the pool's name.

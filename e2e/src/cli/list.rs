@@ -1,6 +1,6 @@
 //! `trysquare list`: which scenarios there are.
 
-use super::{CliError, Format, PASSED, print_json};
+use super::{CliError, Format, PASSED, print, print_json};
 use crate::features::{self, Selection};
 use std::path::PathBuf;
 
@@ -28,15 +28,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
         print_json(&scenarios)?;
         return Ok(PASSED);
     }
-    let mut feature = "";
+    let (mut text, mut feature) = (String::new(), "");
     for scenario in &scenarios {
         if scenario.feature != feature {
             feature = &scenario.feature;
-            println!("{feature}");
+            text += &format!("{feature}\n");
         }
-        let tags: Vec<String> = scenario.tags.iter().map(|tag| format!("@{tag}")).collect();
-        println!("  {}\n    {}  {}", scenario.name, scenario.location(), tags.join(" "));
+        let tags: String = scenario.tags.iter().map(|tag| format!(" @{tag}")).collect();
+        text += &format!("  {}\n    {} {tags}", scenario.name, scenario.location()).trim_end();
+        text.push('\n');
     }
-    println!("{} scenarios", scenarios.len());
+    text += &format!("{} scenario{}\n", scenarios.len(), if scenarios.len() == 1 { "" } else { "s" });
+    print(&text)?;
     Ok(PASSED)
 }

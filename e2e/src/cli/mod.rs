@@ -1,10 +1,13 @@
 //! The command line. Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.
 
 mod list;
+mod output;
 mod steps;
 mod test;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+pub(crate) use output::{print, print_json, tell};
 use std::process::ExitCode;
 
 /// Everything that was asked for held.
@@ -18,7 +21,7 @@ pub(crate) const BACKEND: u8 = 3;
 
 const AFTER_HELP: &str = "\
 Examples:
-  trysquare test                               every scenario under features/, on the embedded backend
+  trysquare test                               every scenario under features/
   trysquare test --tags @essential             what every installation relies on
   trysquare test features/interruption         one capability
   trysquare test --name 'ten nginx' --twice    proves that the run repeats to the byte
@@ -28,7 +31,13 @@ Examples:
 Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.";
 
 #[derive(Parser)]
-#[command(name = "trysquare", version, about = "A conformance kit for node autoscalers: runs documented behaviours as scenarios and reports", after_help = AFTER_HELP)]
+#[command(
+    name = "trysquare",
+    version,
+    about = "A conformance kit for node autoscalers: runs documented behaviours as scenarios and reports",
+    after_help = AFTER_HELP,
+    max_term_width = 100
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -44,7 +53,11 @@ enum Command {
     Steps(steps::Arguments),
     /// Carries out one scenario: how `test` starts itself again, with a task on standard input.
     #[command(hide = true)]
-    ScenarioProcess,
+    ScenarioProcess {
+        /// End when standard input closes, so that no process outlives the one that started it.
+        #[arg(long)]
+        end_with_input: bool,
+    },
 }
 
 /// How results are printed.
@@ -71,10 +84,10 @@ pub fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
-        Command::ScenarioProcess => scenario_process(),
+        Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
     };
     ExitCode::from(outcome.unwrap_or_else(|error| {
-        eprintln!("trysquare: {:#}", error.cause);
+        tell(&format!("trysquare: {:#}", error.cause));
         error.code
     }))
 }
@@ -95,19 +108,18 @@ impl CliError {
     }
 }
 
-fn scenario_process() -> Result<u8, CliError> {
-    let task = serde_json::from_reader(std::io::stdin().lock()).map_err(CliError::usage)?;
+fn scenario_process(end_with_input: bool) -> Result<u8, CliError> {
+    let mut task = String::new();
+    std::io::stdin().read_line(&mut task).map_err(CliError::usage)?;
+    let task = serde_json::from_str(&task).context("no task on standard input").map_err(CliError::usage)?;
+    if end_with_input {
+        std::thread::spawn(|| {
+            // The starting process holds the pipe open as long as it lives, however it dies.
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(i32::from(FAILED));
+        });
+    }
     let result = crate::scenario::run(task).map_err(CliError::backend)?;
-    serde_json::to_writer(std::io::stdout().lock(), &result).map_err(CliError::backend)?;
+    print(&serde_json::to_string(&result).map_err(CliError::backend)?)?;
     Ok(PASSED)
-}
-
-/// Prints a value for programs.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(CliError::backend)?;
-    // A reader that has seen enough closes the pipe; that is no failure of ours.
-    let _ = writeln!(out);
-    Ok(())
 }

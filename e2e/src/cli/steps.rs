@@ -1,6 +1,6 @@
 //! `trysquare steps`: the vocabulary.
 
-use super::{CliError, Format, PASSED, print_json};
+use super::{CliError, Format, PASSED, print, print_json};
 use crate::steps::Vocabulary;
 
 #[derive(clap::Args)]
@@ -18,13 +18,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
         print_json(&steps)?;
         return Ok(PASSED);
     }
-    let mut group = "";
+    let (mut text, mut group) = (String::new(), "");
     for step in vocabulary.steps() {
         if step.group != group {
             group = step.group;
-            println!("{group}");
+            text += &format!("{group}\n");
         }
-        println!("  {}", step.expression);
+        text += &format!("  {}\n", step.expression);
     }
+    print(&text)?;
     Ok(PASSED)
 }

@@ -2,7 +2,7 @@
 
 use super::Summary;
 use crate::verdict::{ScenarioResult, Verdict};
-use std::io::IsTerminal;
+use std::fmt::Write;
 
 /// How many lines of a failed scenario's timeline are printed; report.json has the rest.
 const TIMELINE_SHOWN: usize = 60;
@@ -16,56 +16,73 @@ pub(crate) fn mark(result: &ScenarioResult) -> &'static str {
     }
 }
 
-/// Prints the results to standard output.
-pub(crate) fn print(results: &[ScenarioResult], summary: &Summary, calls: bool) {
-    let colour = Colour(std::io::stdout().is_terminal());
+/// Puts the text together.
+pub(crate) fn render(results: &[ScenarioResult], summary: &Summary, calls: bool, colour: bool) -> String {
+    let colour = Colour(colour);
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    macro_rules! line {
+        ($($arguments:tt)*) => {{ let _ = writeln!(out, $($arguments)*); }};
+    }
     let width = results.iter().map(|result| result.scenario.name.chars().count()).max().unwrap_or(0).min(90);
-    println!("\n{:<7}  {:<width$}  {:>10}  {:>7}", "", "scenario", "virtual", "wall");
+    line!("\n{:<7}  {:<width$}  {:>10}  {:>7}", "", "scenario", "virtual", "wall");
     let mut feature = "";
     for result in results {
         if result.scenario.feature != feature {
             feature = &result.scenario.feature;
-            println!("{}", colour.bold(feature));
+            line!("{}", colour.bold(feature));
         }
         let mark = if result.failed() { colour.red(mark(result)) } else { colour.green(mark(result)) };
         let times = format!("{:>10}  {:>6.2}s", duration(result.virtual_s), result.wall_s);
-        println!("{mark}  {:<width$}  {times}", result.scenario.name);
+        line!("{mark}  {:<width$}  {times}", result.scenario.name);
         if let Verdict::Skipped { missing } = &result.verdict {
-            println!("         the backend lacks {missing}");
+            line!("         the backend lacks {missing}");
         }
         if let Some(repeat) = &result.repeat {
             let word = if repeat.identical { "identical" } else { "DIFFERENT" };
             let (one, two) = (&result.journal, &repeat.journal);
-            println!("         {word}: {} requests {}  and {} requests {}", one.entries, &short(&one.sha256), two.entries, short(&two.sha256));
+            line!("         {word}: {} requests {}  and {} requests {}", one.entries, &short(&one.sha256), two.entries, short(&two.sha256));
         }
         if calls {
-            result.journal.calls.iter().for_each(|(call, count)| println!("         {count:>6} × {call}"));
+            for (call, count) in &result.journal.calls {
+                line!("         {count:>6} × {call}");
+            }
         }
     }
-    results.iter().filter(|result| result.failed()).for_each(|result| diagnose(result, &colour));
+    for result in results.iter().filter(|result| result.failed()) {
+        out.push_str(&diagnosis(result, &colour));
+    }
     let Summary { passed, failed, skipped, virtual_s, wall_s } = summary;
-    println!("\n{} of virtual time in {wall_s:.2}s of wall time ({:.0} times as fast)", duration(*virtual_s), virtual_s / wall_s.max(1e-3));
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    line!("\n{} of virtual time in {wall_s:.2}s of wall time ({:.0} times as fast)", duration(*virtual_s), virtual_s / wall_s.max(1e-3));
+    line!("{passed} passed, {failed} failed, {skipped} skipped");
+    out
 }
 
-fn diagnose(result: &ScenarioResult, colour: &Colour) {
-    println!("\n{} {}", colour.red("FAILED"), colour.bold(&result.scenario.name));
-    println!("  {}  seed {}", result.scenario.location(), result.seed);
+fn diagnosis(result: &ScenarioResult, colour: &Colour) -> String {
+    let mut out = String::new();
+    macro_rules! line {
+        ($($arguments:tt)*) => {{ let _ = writeln!(out, $($arguments)*); }};
+    }
+    line!("\n{} {}", colour.red("FAILED"), colour.bold(&result.scenario.name));
+    line!("  {}  seed {}", result.scenario.location(), result.seed);
     if let Verdict::Failed(failure) = &result.verdict {
-        println!("  at: {}", failure.step);
-        println!("  {}", failure.message.replace('\n', "\n  "));
+        line!("  at: {}", failure.step);
+        line!("  {}", failure.message.replace('\n', "\n  "));
         if let Some(observed) = &failure.last_observed {
-            println!("  last observed: {}", observed.replace('\n', "\n  "));
+            line!("  last observed: {}", observed.replace('\n', "\n  "));
         }
         let left_out = failure.timeline.len().saturating_sub(TIMELINE_SHOWN);
         if !failure.timeline.is_empty() {
-            println!("  what happened{}:", if left_out > 0 { format!(" ({left_out} earlier lines are in report.json)") } else { String::new() });
+            line!("  what happened{}:", if left_out > 0 { format!(" ({left_out} earlier lines are in report.json)") } else { String::new() });
         }
-        failure.timeline.iter().skip(left_out).for_each(|line| println!("    {line}"));
+        for entry in failure.timeline.iter().skip(left_out) {
+            line!("    {entry}");
+        }
     }
     if let Some(difference) = result.repeat.as_ref().and_then(|repeat| repeat.first_difference.as_ref()) {
-        println!("  the two runs differ first at {}", difference.replace('\n', "\n  "));
+        line!("  the two runs differ first at {}", difference.replace('\n', "\n  "));
     }
+    out
 }
 
 fn short(sha256: &str) -> &str {

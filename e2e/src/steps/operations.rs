@@ -6,6 +6,7 @@ use crate::things::NAMESPACE;
 use crate::world::World;
 use anyhow::{Context, ensure};
 use kube::ResourceExt;
+use serde_json::{Map, Value};
 
 pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the controller logs {string}", |world, arguments| {
@@ -56,6 +57,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world.warning("Pod", |object| pods.iter().any(|pod| pod == object), arguments.text(2), arguments.duration(0)).await
         })
     });
+    steps.add("changing {string} of the manifest {string} to {string} is refused with {string}", |world, arguments| {
+        Box::pin(async move {
+            refused(world, arguments.text(1), arguments.text(0), arguments.text(2), arguments.text(3)).await
+        })
+    });
+    steps.add("changing {string} of the manifest {string} to {string} is accepted", |world, arguments| {
+        Box::pin(async move { apply_changed(world, arguments.text(1), arguments.text(0), arguments.text(2)).await })
+    });
     steps.add("metric {string} is {number}", |world, arguments| {
         Box::pin(async move { metric(world, arguments.text(0), &[], arguments.number(1)).await })
     });
@@ -91,4 +100,34 @@ async fn metric(world: &World, name: &str, labels: &[(&str, &str)], wanted: f64)
     ensure!(count > 0, "there is no such series");
     ensure!((sum - wanted).abs() < 1e-9, "it is {sum}");
     Ok(())
+}
+
+/// Applies a manifest with one field changed, or taken away where the value is `null`.
+async fn apply_changed(world: &World, file: &str, path: &str, value: &str) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(world.manifest(file)).with_context(|| format!("cannot read the manifest {file}"))?;
+    let mut object: Value = serde_yaml_ng::from_str(&text)?;
+    let (parents, last) = path.rsplit_once('.').with_context(|| format!("{path} has no parent"))?;
+    let mut fields = &mut object;
+    for part in parents.split('.') {
+        let inner = fields.as_object_mut().with_context(|| format!("{path} leads through something that is no object"))?;
+        fields = inner.entry(part).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let fields = fields.as_object_mut().with_context(|| format!("the parent of {path} is no object"))?;
+    match serde_yaml_ng::from_str(value)? {
+        Value::Null => drop(fields.remove(last)),
+        value => drop(fields.insert(last.to_owned(), value)),
+    }
+    world.apply(serde_json::from_value(object)?).await.map(|_| ())
+}
+
+/// Applies a manifest with one field changed and expects the API server to refuse it.
+async fn refused(world: &World, file: &str, path: &str, value: &str, message: &str) -> anyhow::Result<()> {
+    match apply_changed(world, file, path, value).await {
+        Ok(()) => anyhow::bail!("it was accepted"),
+        Err(error) => {
+            let told = format!("{error:#}");
+            ensure!(told.contains(message), "it was refused with: {told}");
+            Ok(())
+        }
+    }
 }

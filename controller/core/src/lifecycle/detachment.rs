@@ -1,4 +1,5 @@
-//! Volume detachment (core spec §6.5): an instance is not terminated while volumes of pods that were moved are attached.
+//! Volume detachment (core spec §6.5): an instance is not terminated while volumes of pods that were moved are
+//! attached.
 
 use super::{ConditionChange, condition, first_few};
 use jiff::Timestamp;
@@ -24,8 +25,8 @@ pub enum Detachment {
     GivenUp,
 }
 
-/// Decides about the node's volumes. `staying` are the PersistentVolumes of pods that are not drained: they will be attached
-/// until the instance is gone.
+/// Decides about the node's volumes. `staying` are the PersistentVolumes of pods that are not drained: they will be
+/// attached until the instance is gone.
 pub fn next(
     attachments: &[Attachment],
     staying: &BTreeSet<String>,

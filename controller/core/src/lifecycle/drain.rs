@@ -1,7 +1,7 @@
 //! Drain (core spec §6.3): which pods may be evicted now, in which wave, and what holds the rest.
 //!
-//! Ordinary pods go first, then those of DaemonSets, then critical ones in the same order; a wave waits for the one before
-//! it. Pods whose grace would outlast the deadline leave the queue and are deleted at once.
+//! Ordinary pods go first, then those of DaemonSets, then critical ones in the same order; a wave waits for the one
+//! before it. Pods whose grace would outlast the deadline leave the queue and are deleted at once.
 
 use crate::snapshot::{OwnerKind, Pod, PodName};
 use crate::taints;
@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 
-/// A node is never called drained sooner than this after its drain began, so that pods bound at the last moment are seen.
+/// A node is never called drained sooner than this after its drain began, so that pods bound at the last moment are
+/// seen.
 pub const MIN_DRAIN_TIME: SignedDuration = SignedDuration::from_secs(5);
 
 /// The state of a drain.

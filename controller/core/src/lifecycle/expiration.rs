@@ -1,5 +1,5 @@
-//! Expiration (core spec §5.16): a claim is deleted at its creation plus `expireAfter`, whatever runs there. The drain that
-//! follows is as patient as any other.
+//! Expiration (core spec §5.16): a claim is deleted at its creation plus `expireAfter`, whatever runs there. The drain
+//! that follows is as patient as any other.
 
 use super::created_at;
 use controller_api::NodeClaim;

@@ -1,5 +1,5 @@
-//! The end of a claim (core spec §5.8, §6.6): the instant from which pods are no longer spared, and the order in which Node,
-//! instance and claim go.
+//! The end of a claim (core spec §5.8, §6.6): the instant from which pods are no longer spared, and the order in which
+//! Node, instance and claim go.
 
 use super::{annotation, has_finalizer};
 use controller_api::{NodeClaim, labels};

@@ -1,8 +1,8 @@
 //! When a node last saw a pod come or go (core spec §5.11): what `consolidateAfter` is counted from.
 //!
 //! The watch tells that something changed, not what it was before, so the pods seen last are remembered per claim and
-//! compared. Nothing essential is lost with that memory: after a restart every node's pods are new, which moves the time
-//! once, as it does upstream.
+//! compared. Nothing essential is lost with that memory: after a restart every node's pods are new, which moves the
+//! time once, as it does upstream.
 
 use crate::snapshot::{OwnerKind, Pod};
 use controller_api::NodeClaim;

@@ -1,5 +1,5 @@
-//! Registration (core spec §5.4): a Node with the claim's provider id has joined; it gets the claim's labels, annotations
-//! and taints, the finalizer and the owner, and loses the taint that kept pods away until now.
+//! Registration (core spec §5.4): a Node with the claim's provider id has joined; it gets the claim's labels,
+//! annotations and taints, the finalizer and the owner, and loses the taint that kept pods away until now.
 
 use super::{ConditionChange, NodeMatch, condition, is_unknown, taints_of};
 use crate::taints;

@@ -1,5 +1,5 @@
-//! What is remembered of NodeClaims between two looks. All of it can be lost without harm: a restart launches nothing twice
-//! that was written, and counts its pods' arrival once more.
+//! What is remembered of NodeClaims between two looks. All of it can be lost without harm: a restart launches nothing
+//! twice that was written, and counts its pods' arrival once more.
 
 use crate::mirror::Mirror;
 use controller_api::NodeClaim;
@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long the result of a launch is kept for writing it again (core spec §5.2). A claim that could not be written for an
-/// hour has been given up by then.
+/// How long the result of a launch is kept for writing it again (core spec §5.2). A claim that could not be written for
+/// an hour has been given up by then.
 const LAUNCHES_KEPT: SignedDuration = SignedDuration::from_hours(1);
 
 /// Bounded by the claims and pools there are: what is gone is forgotten.
@@ -41,8 +41,8 @@ impl Memory {
         lock(&self.launches).insert(uid.to_owned(), (created, now));
     }
 
-    /// When a launch may be tried again after it failed; the claim may change meanwhile, our own status included, and that
-    /// is no reason to try.
+    /// When a launch may be tried again after it failed; the claim may change meanwhile, our own status included, and
+    /// that is no reason to try.
     pub(super) fn launch_waits_until(&self, uid: &str, now: Timestamp) -> Option<Timestamp> {
         lock(&self.failed_launches).get(uid).map(|(_, until)| *until).filter(|until| *until > now)
     }

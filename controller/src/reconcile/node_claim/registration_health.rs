@@ -75,7 +75,8 @@ pub(super) async fn record(context: &Context, memory: &Memory, claim: &NodeClaim
         _ => return,
     };
     if let Err(error) = tell(context, &pool, outcome, &change).await {
-        tracing::warn!(NodePool = pool.metadata.name, error = %chain(&error), "could not tell a pool's registration health");
+        let error = chain(&error);
+        tracing::warn!(NodePool = pool.metadata.name, error, "could not tell a pool's registration health");
     }
 }
 

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Prints docs/fidelity.md from the `// fidelity:` marks in fake-ec2/src; `--check` compares it with the file."""
+
+import difflib
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "fake-ec2" / "src"
+TARGET = ROOT / "docs" / "fidelity.md"
+MARK = "// fidelity: "
+KIND = re.compile(r"(?:^|; )(documented|observed|assumed)(?=[(:])")
+TITLES = {
+    "documented": "AWS documents it; the page is named.",
+    "observed": "Seen in answers or source of others; the time and place are named.",
+    "assumed": "Nobody promises it. A test should not rest on it.",
+}
+
+
+def balanced(text):
+    """The text inside the parentheses that `text` begins with, and what follows them."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[1:index], text[index + 1 :]
+    sys.exit(f"fidelity mark with an open parenthesis: {text}")
+
+
+def subject(lines, first, last):
+    """What a mark without a sentence is about: the doc comment above it, else the item below it."""
+    if first > 0 and (doc := re.match(r"\s*///\s*(.*)", lines[first - 1])):
+        return doc[1]
+    item = re.search(r"\b(?:fn|const|enum|struct|impl)\s+(\w+)", " ".join(lines[last : last + 3]))
+    return f"`{item[1]}`" if item else "the whole file"
+
+
+def marks(path):
+    """Every (kind, page, sentence) of a file."""
+    lines = path.read_text().splitlines()
+    for first, line in enumerate(lines):
+        lead, found, text = line.partition(MARK)
+        if not found:
+            continue
+        more = re.compile(r"\s*//!\s+(?!//)(.+)" if "//!" in lead else r"\s*//\s+(?!fidelity:)(.+)")
+        last = first + 1
+        while last < len(lines) and (rest := more.fullmatch(lines[last])):
+            text, last = f"{text} {rest[1]}", last + 1
+        pieces = KIND.split(text)[1:]
+        for kind, piece in zip(pieces[::2], pieces[1::2]):
+            page, piece = balanced(piece) if piece.startswith("(") else ("", piece)
+            page, detail = re.fullmatch(r"([^;:]*|.*?;.*?)(?:: (.*))?", page).groups()
+            said = [part for part in (detail, piece.strip(" ;:.")) if part]
+            yield kind, page, "; ".join(said) or subject(lines, first, last)
+
+
+def document():
+    rows = {kind: set() for kind in TITLES}
+    for path in SOURCE.rglob("*.rs"):
+        for kind, page, sentence in marks(path):
+            rows[kind].add((page, sentence.rstrip("."), path.relative_to(SOURCE).as_posix()))
+    text = "# How faithful fake-ec2 is\n\nWritten by `tools/fidelity.py` from the marks in `fake-ec2/src`; change those.\n"
+    text += "What fake-kube leaves out is listed in [its README](../fake-kube/README.md#known-gaps).\n"
+    for kind, found in rows.items():
+        text += f"\n## {kind.capitalize()} ({len(found)})\n\n{TITLES[kind]}\n\n| behaviour | page | file |\n|---|---|---|\n"
+        for page, sentence, file in sorted(found):
+            cells = (cell.replace("|", "\\|") for cell in (sentence, page or "–", f"`{file}`"))
+            text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+if "--check" in sys.argv[1:]:
+    present = TARGET.read_text() if TARGET.exists() else ""
+    if difference := list(difflib.unified_diff(present.splitlines(), document().splitlines(), lineterm="", n=0)):
+        print(*difference, sep="\n")
+        sys.exit("docs/fidelity.md is out of date; run: python3 tools/fidelity.py > docs/fidelity.md")
+else:
+    print(document(), end="")
