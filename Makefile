@@ -27,7 +27,7 @@ first-build:
 	tools/first-build.sh
 
 ##@ Working on it
-.PHONY: core fmt lint deny crds golden twice sabotage quiet-day
+.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day
 core: ## The everyday loop: format, lint and test the deciding crate alone; builds neither kube nor the EC2 SDK
 	cargo fmt --package controller-core
 	cargo clippy --package controller-core --all-targets -- --deny warnings
@@ -39,6 +39,7 @@ fmt: ## Format everything
 lint: first-build ## Formatting and clippy, as CI checks them
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
+	python3 tools/fidelity.py --check
 
 deny: ## Licences and advisories of all dependencies (needs cargo-deny)
 	cargo deny check
@@ -48,6 +49,9 @@ crds: ## Write deploy/chart/crds from the types
 
 golden: ## Accept changed golden files; read the diff before committing it
 	UPDATE_EXPECT=1 cargo test --workspace
+
+fidelity: ## Write docs/fidelity.md from the marks in fake-ec2
+	python3 tools/fidelity.py > docs/fidelity.md
 
 twice: build ## Prove that every @essential scenario repeats to the byte, and that the proof can fail
 	tools/twice.sh $(TRYSQUARE)

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Prints docs/fidelity.md from the `// fidelity:` marks in fake-ec2/src; `--check` compares it with the file."""
 
-import difflib
-import pathlib
-import re
-import sys
+import difflib, pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "fake-ec2" / "src"
-TARGET = ROOT / "docs" / "fidelity.md"
-MARK = "// fidelity: "
+SOURCE, TARGET = ROOT / "fake-ec2/src", ROOT / "docs/fidelity.md"
 KIND = re.compile(r"(?:^|; )(documented|observed|assumed)(?=[(:])")
+INTRODUCTION = """# How faithful fake-ec2 is
+
+Written by `tools/fidelity.py` from the marks in `fake-ec2/src`; change those. A behaviour without a sentence is
+named by its function. What fake-kube leaves out is listed in [its README](../fake-kube/README.md#known-gaps).
+"""
 TITLES = {
     "documented": "AWS documents it; the page is named.",
-    "observed": "Seen in answers or source of others; the time and place are named.",
+    "observed": "Seen in practice; when and where is named.",
     "assumed": "Nobody promises it. A test should not rest on it.",
 }
 
@@ -40,7 +40,7 @@ def marks(path):
     """Every (kind, page, sentence) of a file."""
     lines = path.read_text().splitlines()
     for first, line in enumerate(lines):
-        lead, found, text = line.partition(MARK)
+        lead, found, text = line.partition("// fidelity: ")
         if not found:
             continue
         more = re.compile(r"\s*//!\s+(?!//)(.+)" if "//!" in lead else r"\s*//\s+(?!fidelity:)(.+)")
@@ -50,7 +50,8 @@ def marks(path):
         pieces = KIND.split(text)[1:]
         for kind, piece in zip(pieces[::2], pieces[1::2]):
             page, piece = balanced(piece) if piece.startswith("(") else ("", piece)
-            page, detail = re.fullmatch(r"([^;:]*|.*?;.*?)(?:: (.*))?", page).groups()
+            name, _, detail = page.partition(": ")
+            page, detail = (page, "") if ";" in name else (name, detail)  # Of several pages, one has the colon.
             said = [part for part in (detail, piece.strip(" ;:.")) if part]
             yield kind, page, "; ".join(said) or subject(lines, first, last)
 
@@ -60,13 +61,12 @@ def document():
     for path in SOURCE.rglob("*.rs"):
         for kind, page, sentence in marks(path):
             rows[kind].add((page, sentence.rstrip("."), path.relative_to(SOURCE).as_posix()))
-    text = "# How faithful fake-ec2 is\n\nWritten by `tools/fidelity.py` from the marks in `fake-ec2/src`; change those.\n"
-    text += "What fake-kube leaves out is listed in [its README](../fake-kube/README.md#known-gaps).\n"
+    text = INTRODUCTION
     for kind, found in rows.items():
-        text += f"\n## {kind.capitalize()} ({len(found)})\n\n{TITLES[kind]}\n\n| behaviour | page | file |\n|---|---|---|\n"
+        text += f"\n## {kind.capitalize()} ({len(found)})\n\n{TITLES[kind]}\n\n"
+        text += "| behaviour | page | file |\n|---|---|---|\n"
         for page, sentence, file in sorted(found):
-            cells = (cell.replace("|", "\\|") for cell in (sentence, page or "–", f"`{file}`"))
-            text += f"| {' | '.join(cells)} |\n"
+            text += "| {} | {} | `{}` |\n".format(*(cell.replace("|", "\\|") for cell in (sentence, page or "–", file)))
     return text
 
 

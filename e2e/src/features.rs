@@ -206,8 +206,11 @@ fn feature_files(path: &Path, visited: &mut BTreeSet<PathBuf>) -> Result<Vec<Pat
         return Ok(Vec::new());
     }
     let unreadable = |source| FeatureError::Unreadable { path: path.to_owned(), source };
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(path).map_err(unreadable)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(unreadable)?;
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(unreadable)?
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<Result<_, _>>()
+        .map_err(unreadable)?;
     entries.sort();
     let mut files = Vec::new();
     for entry in entries {
@@ -222,15 +225,24 @@ fn scenarios_of(path: &Path) -> Result<Vec<Placed>, FeatureError> {
     let source = Source::read(path)?;
     let feature = Feature::parse_path(path, GherkinEnv::default()).map_err(|error| match error {
         gherkin::ParseFileError::Reading { path, source } => FeatureError::Unreadable { path, source },
-        gherkin::ParseFileError::Parsing { error, source: stopped, .. } => source.syntax_error(&stopped.to_string(), error.as_ref()),
+        gherkin::ParseFileError::Parsing { error, source: stopped, .. } => {
+            source.syntax_error(&stopped.to_string(), error.as_ref())
+        }
     })?;
     let mut scenarios = Vec::new();
-    let groups = std::iter::once((None, &feature.scenarios)).chain(feature.rules.iter().map(|rule| (Some(rule), &rule.scenarios)));
+    let groups = std::iter::once((None, &feature.scenarios))
+        .chain(feature.rules.iter().map(|rule| (Some(rule), &rule.scenarios)));
     for (rule, members) in groups {
         let backgrounds = [feature.background.as_ref(), rule.and_then(|rule| rule.background.as_ref())];
-        let before: Vec<Step> = backgrounds.into_iter().flatten().flat_map(|background| &background.steps).map(|s| source.step(s)).collect();
+        let before: Vec<Step> = backgrounds
+            .into_iter()
+            .flatten()
+            .flat_map(|background| &background.steps)
+            .map(|s| source.step(s))
+            .collect();
         for scenario in members {
-            let tags = feature.tags.iter().chain(rule.iter().flat_map(|rule| &rule.tags)).chain(&scenario.tags).cloned();
+            let tags =
+                feature.tags.iter().chain(rule.iter().flat_map(|rule| &rule.tags)).chain(&scenario.tags).cloned();
             let whole = Scenario {
                 feature: feature.name.clone(),
                 name: scenario.name.clone(),
@@ -240,11 +252,18 @@ fn scenarios_of(path: &Path) -> Result<Vec<Placed>, FeatureError> {
                 steps: before.iter().cloned().chain(scenario.steps.iter().map(|step| source.step(step))).collect(),
             };
             if scenario.steps.is_empty() {
-                let description = scenario.description.as_deref().and_then(|text| text.lines().next()).map(|line| line.trim().to_owned());
+                let description = scenario
+                    .description
+                    .as_deref()
+                    .and_then(|text| text.lines().next())
+                    .map(|line| line.trim().to_owned());
                 return Err(FeatureError::NoSteps { location: whole.location(), name: whole.name, description });
             }
             let outline_line = whole.line;
-            if scenario.examples.is_empty() && !scenario.keyword.contains("Outline") && !scenario.keyword.contains("Template") {
+            if scenario.examples.is_empty()
+                && !scenario.keyword.contains("Outline")
+                && !scenario.keyword.contains("Template")
+            {
                 scenarios.push(Placed { scenario: whole, outline_line });
             } else {
                 let rows = source.filled_in(&whole, &scenario.examples)?;
@@ -264,7 +283,8 @@ struct Source<'path> {
 
 impl<'path> Source<'path> {
     fn read(path: &'path Path) -> Result<Self, FeatureError> {
-        let text = std::fs::read_to_string(path).map_err(|source| FeatureError::Unreadable { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| FeatureError::Unreadable { path: path.to_owned(), source })?;
         Ok(Self { path, text })
     }
 
@@ -295,7 +315,9 @@ impl<'path> Source<'path> {
             let Some(table) = &block.table else { continue };
             let Some((header, rows)) = table.rows.split_first() else { continue };
             for step in &outline.steps {
-                if let Some(placeholder) = placeholders(&step.text).find(|name| !header.iter().any(|column| column == name)) {
+                if let Some(placeholder) =
+                    placeholders(&step.text).find(|name| !header.iter().any(|column| column == name))
+                {
                     return Err(FeatureError::Placeholder {
                         location: format!("{}:{}", self.path.display(), step.line),
                         placeholder: placeholder.to_owned(),
@@ -306,7 +328,10 @@ impl<'path> Source<'path> {
             let lines = self.lines_from(table.position.line).skip(1).map(|(number, _)| number);
             for (row, line) in rows.iter().zip(lines) {
                 let fill = |text: &str| {
-                    header.iter().zip(row).fold(text.to_owned(), |text, (key, value)| text.replace(&format!("<{key}>"), value))
+                    header
+                        .iter()
+                        .zip(row)
+                        .fold(text.to_owned(), |text, (key, value)| text.replace(&format!("<{key}>"), value))
                 };
                 let mut scenario = outline.clone();
                 scenario.name = fill(&outline.name);
@@ -332,7 +357,9 @@ impl<'path> Source<'path> {
         let position = stopped.split(':').next().and_then(|line| line.parse().ok()).unwrap_or(1);
         let here = self.lines_from(position).next();
         let problem = match (error, here) {
-            (Some(gherkin::EnvError::InconsistentCellCount(_)), _) => "the rows of a table differ in their number of cells".to_owned(),
+            (Some(gherkin::EnvError::InconsistentCellCount(_)), _) => {
+                "the rows of a table differ in their number of cells".to_owned()
+            }
             (Some(gherkin::EnvError::UnsupportedLanguage(language)), _) => format!("there is no language {language:?}"),
             _ if !self.lines_from(1).any(|(_, text)| text.starts_with("Feature:")) => {
                 "a feature file begins with \"Feature: TITLE\"".to_owned()
@@ -364,7 +391,9 @@ impl Selection {
     /// Scenarios whose tags satisfy the expression and whose title contains the text, in any case of letters.
     pub fn new(tags: Option<&str>, name: Option<&str>) -> Result<Self, FeatureError> {
         let tags = tags
-            .map(|expression| expression.parse::<TagOperation>().map_err(|_| FeatureError::TagExpression(expression.to_owned())))
+            .map(|expression| {
+                expression.parse::<TagOperation>().map_err(|_| FeatureError::TagExpression(expression.to_owned()))
+            })
             .transpose()?;
         Ok(Self { tags, name: name.map(str::to_lowercase) })
     }
@@ -419,7 +448,11 @@ mod tests {
     fn tempdir() -> PathBuf {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = std::env::temp_dir().join(format!("features-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let folder = std::env::temp_dir().join(format!(
+            "features-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
@@ -430,7 +463,10 @@ mod tests {
     fn an_outline_becomes_one_scenario_per_row_with_the_background_first() {
         let scenarios = parse(OUTLINE);
         assert_eq!(scenarios.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["Pods of 1", "Pods of 2"]);
-        assert_eq!(scenarios[1].steps.iter().map(|s| s.text.as_str()).collect::<Vec<_>>(), ["a cluster", "2 pods come"]);
+        assert_eq!(
+            scenarios[1].steps.iter().map(|s| s.text.as_str()).collect::<Vec<_>>(),
+            ["a cluster", "2 pods come"]
+        );
         assert_eq!(scenarios[1].tags, ["a", "b.row-1"]);
         assert_eq!(scenarios[1].rows().collect::<Vec<_>>(), ["b.row-1"]);
         assert_eq!((scenarios[0].line, scenarios[1].line), (12, 13));
@@ -461,6 +497,9 @@ mod tests {
         let error = load(std::slice::from_ref(&path)).unwrap_err();
         std::fs::remove_dir_all(folder).unwrap();
         assert!(matches!(&error, FeatureError::NoSteps { .. }), "{error}");
-        assert!(error.to_string().contains("bad.feature:2: ") && error.to_string().contains("Whatever this is"), "{error}");
+        assert!(
+            error.to_string().contains("bad.feature:2: ") && error.to_string().contains("Whatever this is"),
+            "{error}"
+        );
     }
 }

@@ -76,9 +76,11 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
 fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResult {
     let journal = |run: u32| options.journals.as_ref().map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
     let run = |run: u32| {
-        let task = Task { scenario: scenario.clone(), seed: options.seed, pinned: options.pinned, journal: journal(run) };
+        let task =
+            Task { scenario: scenario.clone(), seed: options.seed, pinned: options.pinned, journal: journal(run) };
         // What keeps one scenario from being run is told with the others' results, which are worth no less for it.
-        in_own_process(&options.program, &task, SCENARIO_LIMIT).unwrap_or_else(|error| died(&task, PROCESS, format!("{error:#}")))
+        in_own_process(&options.program, &task, SCENARIO_LIMIT)
+            .unwrap_or_else(|error| died(&task, PROCESS, format!("{error:#}")))
     };
     let mut result = run(1);
     if options.twice {
@@ -86,7 +88,9 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
         let identical = second.journal == result.journal;
         let first_difference = match (identical, journal(1), journal(2)) {
             // A run that died may have left no journal; then its failure says enough.
-            (false, Some(one), Some(two)) => first_difference(&one, &two).unwrap_or_else(|error| Some(format!("{error:#}"))),
+            (false, Some(one), Some(two)) => {
+                first_difference(&one, &two).unwrap_or_else(|error| Some(format!("{error:#}")))
+            }
             _ => None,
         };
         if let (Verdict::Passed, Verdict::Failed(failure)) = (&result.verdict, second.verdict) {
@@ -100,7 +104,11 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
 fn in_own_process(program: &Path, task: &Task, limit: Duration) -> anyhow::Result<ScenarioResult> {
     let started = std::time::Instant::now();
     let mut command = Command::new(program);
-    command.args(["scenario-process", "--end-with-input"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["scenario-process", "--end-with-input"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // A process group of its own: Ctrl-C reaches this process only, which tells what it means for the run.
     command.arg0("trysquare").process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
@@ -172,7 +180,9 @@ fn first_difference(one: &Path, two: &Path) -> anyhow::Result<Option<String>> {
             break;
         }
         if a != b {
-            let show = |line: Option<String>| line.map_or_else(|| "(no more lines)".into(), |l| l.chars().take(400).collect::<String>());
+            let show = |line: Option<String>| {
+                line.map_or_else(|| "(no more lines)".into(), |l| l.chars().take(400).collect::<String>())
+            };
             return Ok(Some(format!("line {number}\n  first run:  {}\n  second run: {}", show(a), show(b))));
         }
     }
@@ -201,15 +211,20 @@ mod tests {
 
     #[test]
     fn a_program_that_answers_nonsense_fails_its_scenario_and_says_so() {
-        let scenario = Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
+        let scenario =
+            Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
         let task = Task { scenario, seed: 1, pinned: true, journal: None };
         let result = in_own_process(Path::new("/bin/true"), &task, SCENARIO_LIMIT).unwrap();
-        assert!(matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")), "{result:?}");
+        assert!(
+            matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")),
+            "{result:?}"
+        );
     }
 
     #[test]
     fn a_process_that_takes_too_long_is_ended_through_its_input() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let (output, in_time) = wait_with_limit(child, input, Duration::from_millis(50)).unwrap();
         assert!(output.status.success() && !in_time, "{output:?}");
@@ -217,16 +232,27 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_fails_its_scenario_and_leaves_the_others() {
-        let scenario = Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
+        let scenario =
+            Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
         struct Silent;
         impl Progress for Silent {
             fn ended(&self, _: &ScenarioResult) {}
         }
-        let options = Options { program: "/nowhere/trysquare".into(), seed: 1, pinned: true, twice: true, jobs: 2, journals: None };
+        let options = Options {
+            program: "/nowhere/trysquare".into(),
+            seed: 1,
+            pinned: true,
+            twice: true,
+            jobs: 2,
+            journals: None,
+        };
         let results = run(&[scenario.clone(), scenario], &options, &Silent).unwrap();
         assert_eq!(results.len(), 2);
         for result in results {
-            assert!(matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("/nowhere/trysquare")), "{result:?}");
+            assert!(
+                matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("/nowhere/trysquare")),
+                "{result:?}"
+            );
         }
     }
 }

@@ -63,11 +63,16 @@ fn pin(seed: u64) -> anyhow::Result<()> {
 
 fn simulate(task: Task) -> anyhow::Result<ScenarioResult> {
     let recorder = match &task.journal {
-        Some(path) => Recorder::with_file(std::fs::File::create(path).with_context(|| format!("cannot write the journal {}", path.display()))?),
+        Some(path) => Recorder::with_file(
+            std::fs::File::create(path).with_context(|| format!("cannot write the journal {}", path.display()))?,
+        ),
         None => Recorder::default(),
     };
     let level = tracing_subscriber::filter::LevelFilter::DEBUG;
-    let targets = tracing_subscriber::filter::Targets::new().with_target("controller", level).with_target("controller_aws", level).with_target("controller_core", level);
+    let targets = tracing_subscriber::filter::Targets::new()
+        .with_target("controller", level)
+        .with_target("controller_aws", level)
+        .with_target("controller_core", level);
     use tracing_subscriber::Layer;
     let subscriber = tracing_subscriber::registry().with(LogLayer(recorder.clone()).with_filter(targets));
     let _logging = tracing::subscriber::set_default(subscriber);
@@ -94,9 +99,15 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
     let failed = |step: String, message: String, last_observed| {
         Verdict::Failed(Failure { step, message, last_observed, timeline: recorder.timeline() })
     };
-    let mut world = match World::start(Start { seed: task.seed, recorder: recorder.clone(), manifests: manifests_beside(&task.scenario.path) }).await {
+    let mut world = match World::start(Start {
+        seed: task.seed,
+        recorder: recorder.clone(),
+        manifests: manifests_beside(&task.scenario.path),
+    })
+    .await
+    {
         Ok(world) => world,
-        Err(error) => return failed(START.into(), format!("{error:#}"), None),
+        Err(error) => return failed(START.into(), explain(&error), None),
     };
     let vocabulary = Vocabulary::whole();
     for line in &task.scenario.steps {
@@ -110,10 +121,12 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         let broken = world.broken_invariant();
         let message = match outcome {
             Ok(Ok(())) => match broken {
-                Some(invariant) => return failed(format!("invariant, during: {} {}", line.keyword, line.text), invariant, None),
+                Some(invariant) => {
+                    return failed(format!("invariant, during: {} {}", line.keyword, line.text), invariant, None);
+                }
                 None => continue,
             },
-            Ok(Err(error)) => format!("{error:#}"),
+            Ok(Err(error)) => explain(&error),
             Err(panic) => format!("panicked: {}", panic_text(&*panic)),
         };
         let step = format!("{}:{}: {} {}", task.scenario.path.display(), line.line, line.keyword, line.text);
@@ -127,10 +140,41 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
 
 /// The folder `manifests` beside the feature file or in the nearest folder above it.
 fn manifests_beside(feature: &Path) -> PathBuf {
-    let folders = feature.ancestors().skip(1).map(|folder| folder.join("manifests"));
-    folders.into_iter().find(|folder| folder.is_dir()).unwrap_or_else(|| PathBuf::from("manifests"))
+    // Absolute, so that the folders above the current one are looked at too.
+    let absolute = std::path::absolute(feature).unwrap_or_else(|_| feature.to_owned());
+    let folders = absolute.ancestors().skip(1).map(|folder| folder.join("manifests"));
+    let found = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or_else(|| PathBuf::from("manifests"));
+    // Shown as it was named: from where the user stands.
+    let here = std::env::current_dir().unwrap_or_default();
+    found.strip_prefix(here).map(Path::to_owned).unwrap_or(found)
+}
+
+/// An error with its causes. What the API server answered stands in its own words, once, with the fields it names.
+fn explain(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            let fields: Vec<&str> =
+                causes.map(|cause| cause.field.as_str()).filter(|field| !status.message.contains(field)).collect();
+            let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
+            parts
+                .push(format!("the API server answered {} {}: {}{fields}", status.code, status.reason, status.message));
+            break;
+        }
+        let text = cause.to_string();
+        // Many errors repeat their cause in their own text.
+        if !parts.last().is_some_and(|last| last.ends_with(&text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ")
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_default()
 }

@@ -273,9 +273,7 @@ async fn near_misses(
             }
         }
         let (key, wanted) = ((*key).clone(), (*wanted).clone());
-        let miss = NearMiss { resource, key, wanted, found };
-        tracing::warn!(near_miss = %miss, "selector matches nothing");
-        findings.near_misses.push(miss);
+        findings.near_misses.push(NearMiss { resource, key, wanted, found });
     }
 }
 

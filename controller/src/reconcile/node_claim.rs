@@ -27,6 +27,7 @@ use controller_core::lifecycle::{
     ConditionChange, NodeMatch, annotation, condition, has_finalizer, label, pod_events, provider_id, set_condition,
     status_mut,
 };
+use controller_core::quantity::Quantity;
 use controller_core::snapshot::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -248,7 +249,20 @@ impl Pass<'_> {
         );
         let text = |key: &str| label(&self.claim, key).unwrap_or_default();
         self.context.metrics.nodes_created.add([text(labels::NODE_POOL_LABEL), text(labels::ZONE_LABEL)]);
+        self.learn_memory(node);
         registration_health::record(self.context, self.memory, &self.claim, Outcome::Registered).await;
+    }
+
+    /// What a machine of this type really has is known once one has registered (AWS spec §3.2.1).
+    fn learn_memory(&self, node: &Node) {
+        let capacity = node.status.as_ref().and_then(|status| status.capacity.as_ref());
+        let memory = capacity.and_then(|capacity| capacity.get("memory")).and_then(|memory| Quantity::from_api(memory).ok());
+        let class = self.context.mirror.node_class(&self.claim.spec.node_class_ref.name);
+        let instance_type = label(&self.claim, labels::INSTANCE_TYPE_LABEL);
+        let image_id = self.claim.status.as_ref().map(|status| status.image_id.as_str());
+        if let (Some(memory), Some(class), Some(instance_type), Some(image_id)) = (memory, class, instance_type, image_id) {
+            self.context.cloud.record_memory(&class, instance_type, image_id, memory);
+        }
     }
 
     fn tell_missing_taint(&self) {

@@ -1,5 +1,6 @@
 //! The command line. Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.
 
+mod interrupt;
 mod list;
 mod output;
 mod steps;

@@ -13,8 +13,11 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let vocabulary = Vocabulary::whole();
     if arguments.format == Format::Json {
-        let steps: Vec<_> =
-            vocabulary.steps().iter().map(|step| serde_json::json!({"group": step.group, "step": step.expression})).collect();
+        let steps: Vec<_> = vocabulary
+            .steps()
+            .iter()
+            .map(|step| serde_json::json!({"group": step.group, "step": step.expression}))
+            .collect();
         print_json(&steps)?;
         return Ok(PASSED);
     }

@@ -1,17 +1,28 @@
 //! `trysquare test`: runs scenarios and reports.
 
-use super::{BACKEND, CliError, FAILED, Format, PASSED, print_json};
-use crate::features::{self, Selection};
+use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, print, print_json, tell};
+use crate::features::{self, Scenario, Selection};
 use crate::report;
 use crate::runner::{self, Progress};
 use crate::steps::Vocabulary;
 use crate::verdict::{ScenarioResult, Verdict};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+const AFTER_HELP: &str = "\
+Examples:
+  trysquare test features/interruption/spot_notice.feature:11
+  trysquare test --tags '@essential and not @slow' --jobs 4
+  trysquare test --tags @essential --twice --report out
+
+Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.";
 
 #[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// Feature files or folders of them; FILE:LINE names one scenario.
     #[arg(default_value = "features")]
@@ -26,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     /// The seed of every pinned source of randomness.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Run each scenario twice and compare the whole journals of API requests.
     #[arg(long)]
@@ -69,38 +80,47 @@ enum Randomness {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
-    let selection = Selection::new(arguments.tags.as_deref(), arguments.name.as_deref()).map_err(CliError::usage)?;
-    let mut scenarios = features::load(&arguments.paths).map_err(CliError::usage)?;
-    Vocabulary::whole().check(&scenarios).map_err(CliError::usage)?;
-    scenarios.retain(|scenario| selection.selects(scenario));
-    if scenarios.is_empty() {
-        return Err(CliError::usage(anyhow!("no scenario is selected; `trysquare list` shows those there are")));
-    }
+    let scenarios = selected(arguments)?;
     if arguments.backend != Backend::Embedded {
         let name = format!("{:?}", arguments.backend).to_lowercase();
         return Err(CliError::backend(anyhow!("the backend {name} is not there yet; only embedded is")));
     }
+    if let Some(folder) = &arguments.report {
+        report::prepare(folder).map_err(CliError::usage)?;
+    }
+    let temporary = match (&arguments.report, arguments.twice) {
+        (None, true) => Some(TemporaryFolder::make().map_err(CliError::backend)?),
+        _ => None,
+    };
     let options = runner::Options {
-        program: std::env::current_exe().context("cannot find this program's own file").map_err(CliError::backend)?,
+        program: this_program().map_err(CliError::backend)?,
         seed: arguments.seed,
         pinned: arguments.randomness == Randomness::Pinned,
         twice: arguments.twice,
         jobs: arguments.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from),
-        journals: arguments.report.as_ref().map(|folder| folder.join("journals")),
+        journals: arguments
+            .report
+            .as_deref()
+            .map(report::journals)
+            .or(temporary.as_ref().map(|folder| folder.0.clone())),
     };
     let started = std::time::Instant::now();
-    let progress = Shown::new(scenarios.len(), arguments.format);
-    let results = runner::run(&scenarios, &options, &progress).map_err(CliError::backend)?;
+    let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
+    interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;
+    let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
     progress.bar.finish_and_clear();
     let summary = report::Summary::of(&results, started.elapsed());
-    if let Some(folder) = &arguments.report {
-        report::write(folder, &results, &summary).map_err(CliError::backend)?;
-    }
+    // Whatever becomes of the files: what was found out is printed.
+    let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &results, &summary));
     match arguments.format {
         Format::Json => print_json(&report::document(&results, &summary))?,
-        Format::Text => report::text::print(&results, &summary, arguments.calls),
+        Format::Text => {
+            print(&report::text::render(&results, &summary, arguments.calls, std::io::stdout().is_terminal()))?
+        }
     }
-    let could_not_start = |result: &ScenarioResult| matches!(&result.verdict, Verdict::Failed(f) if f.step == crate::scenario::START);
+    written.map_err(CliError::usage)?;
+    let could_not_start =
+        |result: &ScenarioResult| matches!(&result.verdict, Verdict::Failed(f) if f.step == crate::scenario::START);
     Ok(if results.iter().all(could_not_start) {
         BACKEND
     } else if results.iter().any(ScenarioResult::failed) {
@@ -110,9 +130,66 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     })
 }
 
+/// The scenarios that the command line names, every line of which is a known step.
+fn selected(arguments: &Arguments) -> Result<Vec<Scenario>, CliError> {
+    let selection = Selection::new(arguments.tags.as_deref(), arguments.name.as_deref()).map_err(CliError::usage)?;
+    let all = features::load(&arguments.paths).map_err(CliError::usage)?;
+    let scenarios: Vec<Scenario> = all.iter().filter(|scenario| selection.selects(scenario)).cloned().collect();
+    if scenarios.is_empty() {
+        return Err(CliError::usage(match selection.unknown_tag(&all) {
+            Some((tag, nearest)) => {
+                anyhow!("no scenario is selected: none carries @{tag}; the nearest tag is @{nearest}")
+            }
+            None => anyhow!("no scenario is selected; `trysquare list` shows those there are"),
+        }));
+    }
+    let vocabulary = Vocabulary::whole();
+    let lines = scenarios.iter().flat_map(|scenario| scenario.steps.iter().map(move |line| (scenario, line)));
+    let mut unknown: Vec<String> =
+        lines.filter_map(|(scenario, line)| vocabulary.find(scenario, line).err()).map(|e| e.to_string()).collect();
+    // A line of a background comes once for each of its scenarios.
+    let mut told = BTreeSet::new();
+    unknown.retain(|message| told.insert(message.clone()));
+    if unknown.is_empty() { Ok(scenarios) } else { Err(CliError::usage(anyhow!(unknown.join("\n")))) }
+}
+
+/// This program's file, as it was when it started: a build meanwhile may have put another in its place.
+fn this_program() -> anyhow::Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Ok(own) } else { std::env::current_exe().context("cannot find this program's own file") }
+}
+
+/// A folder that goes with its owner.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn make() -> anyhow::Result<Self> {
+        let base = std::env::temp_dir();
+        for attempt in 0.. {
+            let path = base.join(format!("trysquare-{}-{attempt}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                // Left by a process of the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => {
+                    return made
+                        .map(|()| Self(path.clone()))
+                        .with_context(|| format!("cannot make the folder {}", path.display()));
+                }
+            }
+        }
+        unreachable!("some number is free")
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A bar on a terminal, a line per scenario elsewhere.
-struct Shown {
-    bar: ProgressBar,
+pub(super) struct Shown {
+    pub(super) bar: ProgressBar,
     lines: bool,
 }
 
@@ -132,7 +209,7 @@ impl Progress for Shown {
         self.bar.set_message(result.scenario.name.clone());
         self.bar.inc(1);
         if self.lines {
-            eprintln!("{} {}", report::text::mark(result), result.scenario.name);
+            tell(&format!("{} {}", report::text::mark(result), result.scenario.name));
         }
     }
 }

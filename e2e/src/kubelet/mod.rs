@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// From launch to registration: an AL2023 image on a current type takes about half a minute (spec/seeds.md §3).
+/// From launch to registration: an AL2023 image on a current type takes about half a minute.
 const BOOT_SHORTEST: Duration = Duration::from_secs(20);
 /// The slowest boot.
 const BOOT_LONGEST: Duration = Duration::from_secs(45);

@@ -16,7 +16,8 @@ pub(super) fn render(results: &[ScenarioResult], summary: &Summary) -> String {
     let _ = writeln!(xml, r#"<testsuites tests="{tests}" failures="{failed}" skipped="{skipped}" time="{time:.3}">"#);
     for (feature, members) in suites {
         let failed = members.iter().filter(|result| result.failed()).count();
-        let _ = writeln!(xml, r#"  <testsuite name="{}" tests="{}" failures="{failed}">"#, escape(feature), members.len());
+        let _ =
+            writeln!(xml, r#"  <testsuite name="{}" tests="{}" failures="{failed}">"#, escape(feature), members.len());
         for result in members {
             let name = escape(&result.scenario.name);
             let class = escape(&result.scenario.path.display().to_string());
@@ -33,8 +34,14 @@ pub(super) fn render(results: &[ScenarioResult], summary: &Summary) -> String {
 fn outcome(result: &ScenarioResult) -> String {
     match (&result.verdict, &result.repeat) {
         (Verdict::Failed(failure), _) => {
-            let story = failure.timeline.join("\n");
-            format!(r#"<failure message="{}">{}&#10;{}</failure>"#, escape(&failure.message), escape(&failure.step), escape(&story))
+            let observed = failure.last_observed.iter().map(|seen| format!("last observed: {seen}\n"));
+            let story: String = observed.chain(failure.timeline.iter().map(|line| format!("{line}\n"))).collect();
+            format!(
+                "<failure message=\"{}\">{}\n{}</failure>",
+                escape(&failure.message),
+                escape(&failure.step),
+                escape(&story)
+            )
         }
         (Verdict::Skipped { missing }, _) => format!(r#"<skipped message="the backend lacks {}"/>"#, escape(missing)),
         (Verdict::Passed, Some(repeat)) if !repeat.identical => {
@@ -45,7 +52,8 @@ fn outcome(result: &ScenarioResult) -> String {
     }
 }
 
-/// Escapes text for XML, and replaces the control characters that XML 1.0 cannot hold at all.
+/// Escapes text for XML, and replaces the characters that XML 1.0 cannot hold at all. Line ends are written by number, or
+/// else they would become spaces in attributes.
 fn escape(text: &str) -> String {
     text.chars()
         .map(|character| match character {
@@ -53,7 +61,8 @@ fn escape(text: &str) -> String {
             '<' => "&lt;".to_owned(),
             '>' => "&gt;".to_owned(),
             '"' => "&quot;".to_owned(),
-            c if c.is_control() && !matches!(c, '\n' | '\t' | '\r') => '\u{fffd}'.to_string(),
+            '\n' => "&#10;".to_owned(),
+            c if (c.is_control() && c != '\t') || matches!(c, '\u{fffe}' | '\u{ffff}') => '\u{fffd}'.to_string(),
             c => c.to_string(),
         })
         .collect()
@@ -65,6 +74,6 @@ mod tests {
 
     #[test]
     fn markup_and_control_characters_are_escaped() {
-        assert_eq!(escape("a<b & \"c\"\u{1b}"), "a&lt;b &amp; &quot;c&quot;\u{fffd}");
+        assert_eq!(escape("a<b & \"c\"\u{1b}\u{ffff}\n"), "a&lt;b &amp; &quot;c&quot;\u{fffd}\u{fffd}&#10;");
     }
 }

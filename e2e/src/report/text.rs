@@ -7,6 +7,11 @@ use std::fmt::Write;
 /// How many lines of a failed scenario's timeline are printed; report.json has the rest.
 const TIMELINE_SHOWN: usize = 60;
 
+/// Writes a line to a String, which cannot fail.
+macro_rules! line {
+    ($out:ident, $($arguments:tt)*) => {{ let _ = writeln!($out, $($arguments)*); }};
+}
+
 /// One word for what came of a scenario.
 pub(crate) fn mark(result: &ScenarioResult) -> &'static str {
     match &result.verdict {
@@ -20,32 +25,35 @@ pub(crate) fn mark(result: &ScenarioResult) -> &'static str {
 pub(crate) fn render(results: &[ScenarioResult], summary: &Summary, calls: bool, colour: bool) -> String {
     let colour = Colour(colour);
     let mut out = String::new();
-    // Writing to a String cannot fail.
-    macro_rules! line {
-        ($($arguments:tt)*) => {{ let _ = writeln!(out, $($arguments)*); }};
-    }
     let width = results.iter().map(|result| result.scenario.name.chars().count()).max().unwrap_or(0).min(90);
-    line!("\n{:<7}  {:<width$}  {:>10}  {:>7}", "", "scenario", "virtual", "wall");
+    line!(out, "\n{:<7}  {:<width$}  {:>10}  {:>7}", "", "scenario", "virtual", "wall");
     let mut feature = "";
     for result in results {
         if result.scenario.feature != feature {
             feature = &result.scenario.feature;
-            line!("{}", colour.bold(feature));
+            line!(out, "{}", colour.bold(feature));
         }
         let mark = if result.failed() { colour.red(mark(result)) } else { colour.green(mark(result)) };
         let times = format!("{:>10}  {:>6.2}s", duration(result.virtual_s), result.wall_s);
-        line!("{mark}  {:<width$}  {times}", result.scenario.name);
+        line!(out, "{mark}  {:<width$}  {times}", result.scenario.name);
         if let Verdict::Skipped { missing } = &result.verdict {
-            line!("         the backend lacks {missing}");
+            line!(out, "         the backend lacks {missing}");
         }
         if let Some(repeat) = &result.repeat {
             let word = if repeat.identical { "identical" } else { "DIFFERENT" };
             let (one, two) = (&result.journal, &repeat.journal);
-            line!("         {word}: {} requests {}  and {} requests {}", one.entries, &short(&one.sha256), two.entries, short(&two.sha256));
+            line!(
+                out,
+                "         {word}: {} requests {}  and {} requests {}",
+                one.entries,
+                &short(&one.sha256),
+                two.entries,
+                short(&two.sha256)
+            );
         }
         if calls {
             for (call, count) in &result.journal.calls {
-                line!("         {count:>6} × {call}");
+                line!(out, "         {count:>6} × {call}");
             }
         }
     }
@@ -53,34 +61,44 @@ pub(crate) fn render(results: &[ScenarioResult], summary: &Summary, calls: bool,
         out.push_str(&diagnosis(result, &colour));
     }
     let Summary { passed, failed, skipped, virtual_s, wall_s } = summary;
-    line!("\n{} of virtual time in {wall_s:.2}s of wall time ({:.0} times as fast)", duration(*virtual_s), virtual_s / wall_s.max(1e-3));
-    line!("{passed} passed, {failed} failed, {skipped} skipped");
+    line!(
+        out,
+        "\n{} of virtual time in {wall_s:.2}s of wall time ({:.0} times as fast)",
+        duration(*virtual_s),
+        virtual_s / wall_s.max(1e-3)
+    );
+    line!(out, "{passed} passed, {failed} failed, {skipped} skipped");
     out
 }
 
 fn diagnosis(result: &ScenarioResult, colour: &Colour) -> String {
     let mut out = String::new();
-    macro_rules! line {
-        ($($arguments:tt)*) => {{ let _ = writeln!(out, $($arguments)*); }};
-    }
-    line!("\n{} {}", colour.red("FAILED"), colour.bold(&result.scenario.name));
-    line!("  {}  seed {}", result.scenario.location(), result.seed);
+    line!(out, "\n{} {}", colour.red("FAILED"), colour.bold(&result.scenario.name));
+    line!(out, "  {}  seed {}", result.scenario.location(), result.seed);
     if let Verdict::Failed(failure) = &result.verdict {
-        line!("  at: {}", failure.step);
-        line!("  {}", failure.message.replace('\n', "\n  "));
+        line!(out, "  at: {}", failure.step);
+        line!(out, "  {}", failure.message.replace('\n', "\n  "));
         if let Some(observed) = &failure.last_observed {
-            line!("  last observed: {}", observed.replace('\n', "\n  "));
+            line!(out, "  last observed: {}", observed.replace('\n', "\n  "));
         }
         let left_out = failure.timeline.len().saturating_sub(TIMELINE_SHOWN);
         if !failure.timeline.is_empty() {
-            line!("  what happened{}:", if left_out > 0 { format!(" ({left_out} earlier lines are in report.json)") } else { String::new() });
+            line!(
+                out,
+                "  what happened{}:",
+                if left_out > 0 {
+                    format!(" ({left_out} earlier lines left out; --report DIR keeps them)")
+                } else {
+                    String::new()
+                }
+            );
         }
         for entry in failure.timeline.iter().skip(left_out) {
-            line!("    {entry}");
+            line!(out, "    {entry}");
         }
     }
     if let Some(difference) = result.repeat.as_ref().and_then(|repeat| repeat.first_difference.as_ref()) {
-        line!("  the two runs differ first at {}", difference.replace('\n', "\n  "));
+        line!(out, "  the two runs differ first at {}", difference.replace('\n', "\n  "));
     }
     out
 }

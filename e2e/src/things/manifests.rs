@@ -2,7 +2,7 @@
 
 use super::NAMESPACE;
 use crate::world::World;
-use anyhow::Context;
+use anyhow::{Context, anyhow, ensure};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::discovery::Scope;
@@ -12,18 +12,26 @@ impl World {
     /// Applies every document of a manifest file.
     pub async fn apply_file(&self, name: &str) -> anyhow::Result<()> {
         let path = self.manifest(name);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
         self.apply_text(&text).await.with_context(|| format!("manifest {}", path.display()))
     }
 
     /// Applies every document of a YAML text.
     pub async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
+        let mut objects = 0;
         for document in serde_yaml_ng::Deserializer::from_str(text) {
-            let value = serde_json::Value::deserialize(document).context("not valid YAML")?;
-            if !value.is_null() {
-                self.apply(serde_json::from_value(value).context("not a Kubernetes object")?).await?;
+            // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
+            let value = serde_yaml_ng::Value::deserialize(document).context("not valid YAML")?;
+            if value.is_null() {
+                continue;
             }
+            ensure!(value.is_mapping(), "not a Kubernetes object: a document is no mapping of fields");
+            let value = serde_json::to_value(value).context("not a Kubernetes object")?;
+            self.apply(serde_json::from_value(value).context("not a Kubernetes object")?).await?;
+            objects += 1;
         }
+        ensure!(objects > 0, "it holds no object");
         Ok(())
     }
 
@@ -31,9 +39,13 @@ impl World {
     pub async fn apply(&self, object: DynamicObject) -> anyhow::Result<DynamicObject> {
         let types = object.types.clone().context("the object has no apiVersion and kind")?;
         let kind = kube::core::GroupVersionKind::try_from(&types)?;
-        let (resource, capabilities) = kube::discovery::pinned_kind(&self.kube(), &kind)
-            .await
-            .with_context(|| format!("no matches for kind {:?} in version {:?}", types.kind, types.api_version))?;
+        let (resource, capabilities) =
+            kube::discovery::pinned_kind(&self.kube(), &kind).await.map_err(|error| match error {
+                kube::Error::Discovery(_) => {
+                    anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version)
+                }
+                other => other.into(),
+            })?;
         let api: Api<DynamicObject> = match capabilities.scope {
             Scope::Cluster => Api::all_with(self.kube(), &resource),
             Scope::Namespaced => {

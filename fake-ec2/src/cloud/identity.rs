@@ -38,7 +38,7 @@ pub(crate) struct Identity {
     pub(crate) profiles: BTreeMap<String, InstanceProfile>,
 }
 
-// fidelity: documented(IAM API Reference: errors and statuses of each action); observed(2026-08, aws spec §12.2): wording
+// fidelity: documented(IAM API Reference: errors and statuses of each action); observed(2026-08, docs/spec/karpenter-aws.md §12.2): wording
 impl Identity {
     pub(crate) fn role(&self, name: &str) -> Result<&Role, ApiError> {
         self.roles.get(name).ok_or_else(|| no_such(format!("The role with name {name} cannot be found.")))

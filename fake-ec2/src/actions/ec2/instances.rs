@@ -47,7 +47,7 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
         let message = "The parameter instancesSet cannot be used with the parameter maxResults";
         return Err(ApiError::client("InvalidParameterCombination", message));
     }
-    // fidelity: documented: 5 to 1000; without MaxResults everything is answered.
+    // fidelity: documented(EC2 API, DescribeInstances): MaxResults is 5 to 1000; without MaxResults everything is answered.
     let page = page(query, 5, 1000, usize::MAX)?;
     query.ignore(&["IncludeManagedResources"]);
     finish(query)?;

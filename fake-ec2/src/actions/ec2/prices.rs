@@ -21,7 +21,7 @@ pub(super) fn describe_spot_price_history(
     let (zone, zone_id) = (query.text("AvailabilityZone"), query.text("AvailabilityZoneId"));
     query.time("StartTime")?;
     let end = query.time("EndTime")?;
-    // fidelity: observed(2026-08, aws spec §2.4): Karpenter asks for 2000 and is answered at most 1000 a page.
+    // fidelity: observed(2026-08, requests of Karpenter v1.14): it asks for 2000 and is answered at most 1000 a page.
     let size = query.number::<i64>("MaxResults")?.map(|size| size.clamp(1, 1000));
     let page = Page::new(size, query.text("NextToken"), Bounds { minimum: 1, maximum: 1000, default: 1000 })?;
     finish(query)?;
