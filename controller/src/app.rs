@@ -122,8 +122,14 @@ fn start(tasks: &mut Tasks, context: &Context, readiness: Readiness) {
     let Context { kube, mirror, events, .. } = context.clone();
     let watched = mirror.clone();
     let client = kube.clone();
-    tasks.spawn("mirror", async move { forever(watched.run(&client).await) });
-    tasks.spawn("events", async move { forever(events.run(kube).await) });
+    tasks.spawn("mirror", async move {
+        watched.run(&client).await;
+        Ok(())
+    });
+    tasks.spawn("events", async move {
+        events.run(kube).await;
+        Ok(())
+    });
     tasks.spawn("readiness", async move {
         mirror.listed().await;
         readiness.set(true);
@@ -139,11 +145,6 @@ fn start(tasks: &mut Tasks, context: &Context, readiness: Readiness) {
     tasks.reconcile("disruption", context, reconcile::disruption::run);
     tasks.reconcile("interruption", context, reconcile::interruption::run);
     tasks.reconcile("garbagecollection", context, reconcile::garbage::run);
-}
-
-/// A task that answers has nothing left to do, which no task of the list should ever say.
-fn forever<T>(_: T) -> anyhow::Result<()> {
-    Ok(())
 }
 
 /// The tasks of one run, each with its name.
@@ -163,7 +164,8 @@ impl Tasks {
         let context = context.clone();
         self.spawn(name, async move {
             context.mirror.listed().await;
-            forever(run(context).await)
+            run(context).await;
+            Ok(())
         });
     }
 

@@ -8,8 +8,11 @@ use controller_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+async fn main() -> std::process::ExitCode {
+    process::exit_code(run(Args::parse()).await)
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(Command::Crd) = args.command {
         print!("{}", crd::yaml()?);
         return Ok(());
@@ -21,6 +24,6 @@ async fn main() -> anyhow::Result<()> {
     process::use_authority_of(&mut settings, &config);
     let kube = kube::Client::try_from(config).context("connecting to the Kubernetes API server")?;
     let aws = controller_aws::Clients::new(controller_aws::SdkSettings::default()).await?;
-    let shutdown = CancellationToken::new();
-    process::until_asked_to_end(shutdown.clone(), controller::run(settings, kube, aws, clock, shutdown)).await?
+    let stop = CancellationToken::new();
+    process::until_asked_to_end(stop.clone(), controller::run(settings, kube, aws, clock, stop)).await?
 }

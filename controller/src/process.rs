@@ -5,6 +5,7 @@ use crate::config::Settings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use controller_clock::Clock;
+use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +58,17 @@ pub async fn until_asked_to_end<T>(shutdown: CancellationToken, run: impl Future
     }
     shutdown.cancel();
     Ok(run.await)
+}
+
+/// How the program ends: in silence, or with one sentence that says what went wrong and why.
+pub fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(test)]

@@ -223,6 +223,7 @@ fn feature_files(path: &Path, visited: &mut BTreeSet<PathBuf>) -> Result<Vec<Pat
 
 fn scenarios_of(path: &Path) -> Result<Vec<Placed>, FeatureError> {
     let source = Source::read(path)?;
+    source.check()?;
     let feature = Feature::parse_path(path, GherkinEnv::default()).map_err(|error| match error {
         gherkin::ParseFileError::Reading { path, source } => FeatureError::Unreadable { path, source },
         gherkin::ParseFileError::Parsing { error, source: stopped, .. } => {
@@ -351,27 +352,95 @@ impl<'path> Source<'path> {
         Ok(scenarios)
     }
 
+    /// What the parser lets pass or names at a line further down: a line that is neither keyword nor description, a row
+    /// with more cells than the first, a text block without end.
+    fn check(&self) -> Result<(), FeatureError> {
+        // Every part may begin with free text, which its first step or row ends.
+        let (mut part, mut free) = (Part::Feature, true);
+        let mut fence: Option<(&str, usize)> = None;
+        let mut cells: Option<usize> = None;
+        for (line, text) in (1..).zip(self.text.lines().map(str::trim)) {
+            if let Some((mark, _)) = fence {
+                fence = fence.filter(|_| !text.contains(mark));
+                continue;
+            }
+            if text.starts_with("# language") || text.starts_with("#language") {
+                // Its keywords are other words.
+                return Ok(());
+            }
+            if text.is_empty() || text.starts_with(['#', '@']) {
+                continue;
+            }
+            let before = cells.take();
+            if let Some(next) = Part::begun_by(text) {
+                (part, free) = (next, true);
+            } else if let (true, Some(mark)) =
+                (part == Part::Scenario, ["\"\"\"", "```"].into_iter().find(|mark| text.starts_with(mark)))
+            {
+                fence = (!text[mark.len()..].contains(mark)).then_some((mark, line));
+            } else if text.starts_with('|') {
+                let count = text.replace("\\\\", "").replace("\\|", "").matches('|').count();
+                if before.is_some_and(|before| before != count) {
+                    return Err(self.wrong(line, "the rows of a table differ in their number of cells".into()));
+                }
+                cells = Some(count);
+                free = part == Part::Feature;
+            } else if part == Part::Scenario && STEP_KEYWORDS.iter().any(|keyword| text.starts_with(keyword)) {
+                free = part == Part::Feature;
+            } else if !free {
+                return Err(self.wrong(line, format!("{text:?} cannot stand here; {CAN_STAND}")));
+            }
+        }
+        match fence {
+            Some((mark, line)) => Err(self.wrong(line, format!("this text block has no closing {mark}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn wrong(&self, line: usize, problem: String) -> FeatureError {
+        FeatureError::Syntax { path: self.path.to_owned(), line, problem }
+    }
+
     /// What the parser's tokens say, as a person would.
     fn syntax_error(&self, stopped: &str, error: Option<&gherkin::EnvError>) -> FeatureError {
         let stopped = stopped.strip_prefix("Error at ").unwrap_or(stopped);
         let position = stopped.split(':').next().and_then(|line| line.parse().ok()).unwrap_or(1);
         let here = self.lines_from(position).next();
         let problem = match (error, here) {
-            (Some(gherkin::EnvError::InconsistentCellCount(_)), _) => {
-                "the rows of a table differ in their number of cells".to_owned()
-            }
             (Some(gherkin::EnvError::UnsupportedLanguage(language)), _) => format!("there is no language {language:?}"),
             _ if !self.lines_from(1).any(|(_, text)| text.starts_with("Feature:")) => {
                 "a feature file begins with \"Feature: TITLE\"".to_owned()
             }
-            (_, Some((_, text))) => format!(
-                "{text:?} cannot stand here; a step begins with Given, When, Then, And or But, a row of a table with |, \
-                 a text block with \"\"\""
-            ),
+            (_, Some((_, text))) => format!("{text:?} cannot stand here; {CAN_STAND}"),
             (_, None) => "the file ends too early".to_owned(),
         };
-        let line = here.map_or_else(|| self.text.lines().count().max(1), |(number, _)| number);
-        FeatureError::Syntax { path: self.path.to_owned(), line, problem }
+        self.wrong(here.map_or_else(|| self.text.lines().count().max(1), |(number, _)| number), problem)
+    }
+}
+
+const STEP_KEYWORDS: [&str; 6] = ["Given ", "When ", "Then ", "And ", "But ", "* "];
+
+const CAN_STAND: &str =
+    "a step begins with Given, When, Then, And or But, a row of a table with |, a text block with \"\"\"";
+
+/// The part of a feature file that a line belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Feature,
+    Scenario,
+    Examples,
+}
+
+impl Part {
+    /// The part that begins with a line.
+    fn begun_by(text: &str) -> Option<Self> {
+        let title = text.split_once(':')?.0;
+        match title {
+            "Feature" | "Business Need" | "Ability" | "Rule" => Some(Self::Feature),
+            "Scenario" | "Scenario Outline" | "Scenario Template" | "Example" | "Background" => Some(Self::Scenario),
+            "Examples" | "Scenarios" => Some(Self::Examples),
+            _ => None,
+        }
     }
 }
 

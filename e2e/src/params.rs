@@ -3,12 +3,13 @@
 use regex::Regex;
 use std::time::Duration;
 
-/// The parameter types, with the pattern of what each accepts. Every pattern has exactly one group.
+/// The parameter types, with the pattern of what each accepts. Every pattern has exactly one group. Numbers end where they
+/// would no longer fit into their types: nine digits of a count, and 999999 days, at which the calendar ends too.
 const TYPES: [(&str, &str); 6] = [
     ("string", r#""([^"]*)""#),
-    ("integer", r"(\d+)"),
-    ("number", r"(\d+(?:\.\d+)?)"),
-    ("duration", r"((?:\d+(?:ms|s|m|h|d))+)"),
+    ("integer", r"(\d{1,9})"),
+    ("number", r"(\d{1,9}(?:\.\d{1,9})?)"),
+    ("duration", r"((?:\d{1,6}(?:ms|s|m|h|d)){1,5})"),
     ("quantity", r"(\d+(?:\.\d+)?(?:m|k|M|G|T|Ki|Mi|Gi|Ti)?)"),
     ("word", r"([A-Za-z0-9][A-Za-z0-9_.\-/]*)"),
 ];
@@ -112,6 +113,16 @@ mod tests {
         assert!(pattern.is_match("2 pods of \"web\" run within 1m30s"));
         assert!(!pattern.is_match("2 pods of \"web\" run within 1m or so"));
         assert!(!pattern.is_match("two pods of \"web\" run within 1m"));
+    }
+
+    #[test]
+    fn a_number_that_fits_no_type_is_no_number() {
+        for (expression, good, bad) in
+            [("{integer}", "999999999", "9999999999"), ("{duration}", "999999s", "99999999999s")]
+        {
+            let pattern = pattern(expression).unwrap();
+            assert!(pattern.is_match(good) && !pattern.is_match(bad), "{expression}");
+        }
     }
 
     #[test]

@@ -86,9 +86,10 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
     if options.twice {
         let second = run(2);
         let identical = second.journal == result.journal;
+        let both_lived = result.journal.entries > 0 && second.journal.entries > 0;
         let first_difference = match (identical, journal(1), journal(2)) {
-            // A run that died may have left no journal; then its failure says enough.
-            (false, Some(one), Some(two)) => {
+            // A run whose process died has its reason for that; its journal ends anywhere.
+            (false, Some(one), Some(two)) if both_lived => {
                 first_difference(&one, &two).unwrap_or_else(|error| Some(format!("{error:#}")))
             }
             _ => None,

@@ -146,7 +146,7 @@ fn manifests_beside(feature: &Path) -> PathBuf {
     let found = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or_else(|| PathBuf::from("manifests"));
     // Shown as it was named: from where the user stands.
     let here = std::env::current_dir().unwrap_or_default();
-    found.strip_prefix(here).map(Path::to_owned).unwrap_or(found)
+    found.strip_prefix(here).ok().filter(|_| feature.is_relative()).map(Path::to_owned).unwrap_or(found)
 }
 
 /// An error with its causes. What the API server answered stands in its own words, once, with the fields it names.

@@ -44,6 +44,7 @@ struct Entry {
 
 /// Why no instance types can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(clippy::enum_variant_names)] // What all have in common is that something is missing.
 pub(crate) enum ResolveError {
     #[error("no instance types found")]
     NoTypes,

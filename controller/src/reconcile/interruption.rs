@@ -124,6 +124,7 @@ struct Notice {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names)] // "NoAction" is the word that logs carry.
 enum Action {
     NoAction,
     CordonAndDrain,

@@ -71,6 +71,7 @@ mod symbol {
 }
 
 #[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::disallowed_types)] // The order of a hash set is what is being pinned.
 mod tests {
     use super::*;
     use std::collections::HashSet;

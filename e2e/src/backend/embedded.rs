@@ -48,6 +48,8 @@ pub struct Embedded {
     clock: Clock,
     certificate_authority: String,
     replicas: BTreeMap<usize, Replica>,
+    /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
+    started: usize,
     /// The fakes' own tasks. Dropping them ends them.
     parts: JoinSet<anyhow::Result<()>>,
 }
@@ -86,8 +88,8 @@ impl Embedded {
             kube.install_crd(serde_json::to_value(&crd)?).map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
         }
         let certificate_authority = cluster.certificate_authority.clone();
-        let (replicas, parts) = (BTreeMap::new(), JoinSet::new());
-        let mut embedded = Self { kube, ec2, cloud, clock, certificate_authority, replicas, parts };
+        let (replicas, started, parts) = (BTreeMap::new(), 0, JoinSet::new());
+        let mut embedded = Self { kube, ec2, cloud, clock, certificate_authority, replicas, started, parts };
         embedded.start_parts(seed, cluster, recorder.clone(), invariants, changed);
         embedded.apply_stage().await?;
         Ok(embedded)
@@ -182,7 +184,8 @@ impl Backend for Embedded {
         aws.cluster_ca_bundle = Some(self.certificate_authority.clone());
         aws.eks_control_plane = true;
         let mut settings = Settings::new(aws);
-        settings.leader_election = Some(controller::config::LeaderElection::new(format!("karpenter-{replica}")));
+        self.started += 1;
+        settings.leader_election = Some(controller::config::LeaderElection::new(format!("karpenter-{}", self.started)));
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
         let shutdown = CancellationToken::new();

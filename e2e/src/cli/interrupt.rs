@@ -4,8 +4,10 @@
 use super::tell;
 use super::test::Shown;
 use anyhow::Context;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Watches for signals in a thread of its own until the program ends.
@@ -27,13 +29,24 @@ pub(super) fn watch(progress: Arc<Shown>, temporary: Option<PathBuf>) -> anyhow:
         progress.bar.finish_and_clear();
         tell(&format!(
             "trysquare: interrupted after {} of {} scenarios",
-            progress.bar.position(),
-            progress.bar.length().unwrap_or(0)
+            progress.ended.load(Ordering::Relaxed),
+            progress.scenarios
         ));
         if let Some(folder) = temporary {
-            let _ = std::fs::remove_dir_all(folder);
+            remove(&folder);
         }
         std::process::exit(code);
     });
     Ok(())
+}
+
+/// Removes a folder into which processes may be just about to write: a file that appears between the removal of the
+/// others and of the folder keeps the folder. Each of at most 256 jobs can do so once.
+fn remove(folder: &Path) {
+    for _ in 0..256 {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
+    }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -190,6 +191,8 @@ impl Drop for TemporaryFolder {
 /// A bar on a terminal, a line per scenario elsewhere.
 pub(super) struct Shown {
     pub(super) bar: ProgressBar,
+    pub(super) scenarios: usize,
+    pub(super) ended: AtomicUsize,
     lines: bool,
 }
 
@@ -200,7 +203,7 @@ impl Shown {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, lines: !terminal && format == Format::Text }
+        Self { bar, scenarios, ended: AtomicUsize::new(0), lines: !terminal && format == Format::Text }
     }
 }
 
@@ -208,6 +211,7 @@ impl Progress for Shown {
     fn ended(&self, result: &ScenarioResult) {
         self.bar.set_message(result.scenario.name.clone());
         self.bar.inc(1);
+        self.ended.fetch_add(1, Ordering::Relaxed);
         if self.lines {
             tell(&format!("{} {}", report::text::mark(result), result.scenario.name));
         }

@@ -118,7 +118,7 @@ pub struct Kubelets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kubelet {
     /// Its operating system starts.
-    Booting(Machine),
+    Booting(Box<Machine>),
     /// It registered under this name.
     Joined { node: String },
     /// It cannot join: its user data is wrong.
@@ -202,7 +202,7 @@ impl Kubelets {
             if machine.running && !self.nodes.contains_key(&id) {
                 let since_launch = Duration::try_from(self.clock.now().duration_since(machine.launched_at)).unwrap_or_default();
                 self.after(self.boot_time(&id).saturating_sub(since_launch), Due::Join { instance: id.clone() });
-                self.nodes.insert(id, Kubelet::Booting(machine));
+                self.nodes.insert(id, Kubelet::Booting(Box::new(machine)));
             }
         }
         Ok(())

@@ -101,7 +101,7 @@ fn allocatable(capacity: &BTreeMap<String, Quantity>, bootstrap: &Bootstrap, vcp
         for part in [&kube_reserved, &bootstrap.system_reserved, &evictions] {
             // A threshold in per cent, or text that is no quantity, takes nothing off here.
             if let Some(amount) = part.get(name).and_then(|text| text.parse::<Exact>().ok()) {
-                left = left - amount;
+                left -= amount;
             }
         }
         Some(Quantity(left.to_string()))

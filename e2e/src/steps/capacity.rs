@@ -140,8 +140,9 @@ async fn best_offer_was_taken(world: &World) -> anyhow::Result<()> {
     let weight = |offer: &SpotOffer| offer.price * (1.0 + 0.1 * f64::from(offer.interruption_band));
     let is = |offer: &SpotOffer, kind: &str, zone: &str| offer.instance_type == kind && offer.zone == zone;
     let taken = offers.iter().find(|offer| is(offer, &instance.instance_type, &instance.zone)).context("the market has no such offer")?;
-    let better = offers.iter().filter(|offer| weight(offer) < weight(taken));
-    for offer in better.clone().filter(|offer| asked.contains(&(offer.instance_type.as_str(), offer.zone.as_str()))) {
+    let mut better = offers.iter().filter(|offer| weight(offer) < weight(taken));
+    let passed_over = better.find(|offer| asked.contains(&(offer.instance_type.as_str(), offer.zone.as_str())));
+    if let Some(offer) = passed_over {
         anyhow::bail!("{} in {} weighs {:.4}, the instance {:.4}", offer.instance_type, offer.zone, weight(offer), weight(taken));
     }
     // What was not asked for at all, although it would do in a zone that has a subnet: the cheapest must be on the list.

@@ -27,6 +27,9 @@ pub type StepFuture<'world> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 
 /// A step's function.
 pub type StepFunction = for<'world> fn(&'world mut World, Arguments) -> StepFuture<'world>;
 
+/// Adds the sentences of one concept.
+type Register = fn(&mut Vocabulary);
+
 /// One sentence of the vocabulary.
 pub struct Step {
     /// The sentence, with typed parameters in braces, such as `{duration} passes`.
@@ -74,7 +77,7 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, fn(&mut Vocabulary)); 11] = [
+        let groups: [(&'static str, Register); 11] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
