@@ -64,7 +64,7 @@ quiet-day: build ## A virtual day without changes, with an interruption at its e
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint test demo twice ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

@@ -83,7 +83,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_that_passes_tells_what_was_last_seen() {
         let started = Instant::now();
-        let error = eventually::<()>("the moon", Duration::from_millis(500), async || Ok(Seen::NotYet("clouds".into())));
+        let error =
+            eventually::<()>("the moon", Duration::from_millis(500), async || Ok(Seen::NotYet("clouds".into())));
         let error = error.await.unwrap_err();
         assert_eq!(started.elapsed(), Duration::from_millis(500));
         let error = error.downcast_ref::<NotInTime>().unwrap();

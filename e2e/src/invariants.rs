@@ -50,6 +50,8 @@ pub struct Claim {
     pub cpu_m: i64,
     /// Whether it is on its way out.
     pub deleting: bool,
+    /// Whether EC2 was asked to end its instance already: it counts against no budget any more (core §7.4).
+    pub instance_terminating: bool,
     /// Whether it goes because of a voluntary disruption.
     pub disrupted: bool,
     /// Whether its deletion has a deadline that overrides budgets.
@@ -63,8 +65,9 @@ pub struct Pool {
     pub name: String,
     /// Its CPU limit, in thousandths.
     pub cpu_limit_m: Option<i64>,
-    /// How many of its nodes may be disrupted at a time: the smallest of its unscheduled budgets that name no reasons.
-    pub budget: Option<Budget>,
+    /// How many of its nodes may be disrupted at a time: its unscheduled budgets that name no reasons, of which the
+    /// smallest counts.
+    pub budgets: Vec<Budget>,
 }
 
 /// How many nodes may be disrupted at a time.
@@ -106,6 +109,7 @@ impl Instance {
 struct History {
     deaths: BTreeMap<String, (String, Timestamp)>,
     checked_removals: usize,
+    protected_pods: BTreeSet<String>,
     checked_launches: BTreeSet<String>,
 }
 
@@ -161,8 +165,12 @@ fn ours(seen: &Seen) -> impl Iterator<Item = &Instance> {
 fn unclaimed_instances(seen: &Seen) -> impl Iterator<Item = String> {
     let claimed: BTreeSet<&str> = seen.claims.iter().map(|claim| claim.instance.as_str()).collect();
     ours(seen)
-        .filter(move |i| i.live && !claimed.contains(i.id.as_str()) && seen.now.duration_since(i.launched_at) > UNCLAIMED_LIMIT)
-        .map(|i| format!("no instance without a NodeClaim: {} runs since {} and no NodeClaim knows it", i.id, i.launched_at))
+        .filter(move |i| {
+            i.live && !claimed.contains(i.id.as_str()) && seen.now.duration_since(i.launched_at) > UNCLAIMED_LIMIT
+        })
+        .map(|i| {
+            format!("no instance without a NodeClaim: {} runs since {} and no NodeClaim knows it", i.id, i.launched_at)
+        })
 }
 
 fn shared_claims(seen: &Seen) -> Vec<String> {
@@ -173,31 +181,40 @@ fn shared_claims(seen: &Seen) -> Vec<String> {
         }
     }
     let shared = by_claim.into_iter().filter(|(_, instances)| instances.len() > 1);
-    shared.map(|(claim, instances)| format!("one instance per NodeClaim: {claim} has {}", instances.join(" and "))).collect()
+    shared
+        .map(|(claim, instances)| format!("one instance per NodeClaim: {claim} has {}", instances.join(" and ")))
+        .collect()
 }
 
 fn limits(seen: &Seen) -> impl Iterator<Item = String> {
     seen.pools.iter().filter_map(|pool| {
         let limit = pool.cpu_limit_m?;
-        let used: i64 = seen.claims.iter().filter(|claim| claim.pool == pool.name).map(|claim| claim.cpu_m).sum();
-        (used > limit).then(|| format!("limits are respected: NodePool {} has {used}m CPU and a limit of {limit}m", pool.name))
+        // A node that goes leaves its share to the one that replaces it (core §3.5, §4.5).
+        let staying = seen.claims.iter().filter(|claim| claim.pool == pool.name && !claim.deleting);
+        let used: i64 = staying.map(|claim| claim.cpu_m).sum();
+        (used > limit)
+            .then(|| format!("limits are respected: NodePool {} has {used}m CPU and a limit of {limit}m", pool.name))
     })
 }
 
 fn budgets(seen: &Seen) -> impl Iterator<Item = String> {
     seen.pools.iter().filter_map(|pool| {
-        let of_pool = || seen.claims.iter().filter(|claim| claim.pool == pool.name);
-        let allowed = match pool.budget? {
+        let of_pool = || seen.claims.iter().filter(|claim| claim.pool == pool.name && !claim.instance_terminating);
+        let allows = |budget: &Budget| match *budget {
             Budget::Nodes(count) => count,
             Budget::Percent(percent) => (of_pool().count() * percent).div_ceil(100),
         };
+        let allowed = pool.budgets.iter().map(allows).min()?;
         let disrupted = of_pool().filter(|claim| claim.disrupted && claim.deleting).count();
-        (disrupted > allowed).then(|| format!("budgets are respected: {disrupted} nodes of NodePool {} go at once, {allowed} may", pool.name))
+        (disrupted > allowed).then(|| {
+            format!("budgets are respected: {disrupted} nodes of NodePool {} go at once, {allowed} may", pool.name)
+        })
     })
 }
 
 fn foreign_terminations(seen: &Seen) -> impl Iterator<Item = String> {
-    let foreign = |id: &&String| seen.instances.iter().any(|instance| instance.id == **id && !instance.is_ours(&seen.cluster));
+    let foreign =
+        |id: &&String| seen.instances.iter().any(|instance| instance.id == **id && !instance.is_ours(&seen.cluster));
     seen.terminations.iter().filter(foreign).map(|id| format!("nothing is terminated that is not ours: {id}"))
 }
 
@@ -212,7 +229,10 @@ fn launches_outside_selected_subnets(seen: &Seen, history: &mut History) -> Vec<
         // A class that is not known selects nothing that could be broken.
         let Some(selected) = seen.selected_subnets.get(class) else { continue };
         if !selected.contains(&instance.subnet) {
-            broken.push(format!("no launch outside selected subnets: {} runs in {}, EC2NodeClass {class} selects {selected:?}", instance.id, instance.subnet));
+            broken.push(format!(
+                "no launch outside selected subnets: {} runs in {}, EC2NodeClass {class} selects {selected:?}",
+                instance.id, instance.subnet
+            ));
         }
     }
     broken
@@ -225,11 +245,16 @@ fn forbidden_removals(seen: &Seen, history: &mut History) -> Vec<String> {
     let mut broken = Vec::new();
     for removal in fresh.iter().filter(|_| !deadline) {
         if !removal.eviction {
-            broken.push(format!("pods go by eviction: {} was deleted, which passes over its PodDisruptionBudgets", removal.pod));
-        } else if seen.protected_pods.contains(&removal.pod) {
+            broken.push(format!(
+                "pods go by eviction: {} was deleted, which passes over its PodDisruptionBudgets",
+                removal.pod
+            ));
+        } else if seen.protected_pods.contains(&removal.pod) || history.protected_pods.contains(&removal.pod) {
             broken.push(format!("do-not-disrupt is respected: {} was evicted", removal.pod));
         }
     }
+    // A pod without a grace period is gone by the next look; what it asked for is known from the last one.
+    history.protected_pods.clone_from(&seen.protected_pods);
     broken
 }
 
@@ -248,7 +273,11 @@ fn oscillation(seen: &Seen, history: &mut History) -> Vec<String> {
         *by_pool.entry(pool).or_default() += 1;
     }
     let looping = by_pool.into_iter().filter(|(_, count)| *count >= OSCILLATION_LIMIT);
-    looping.map(|(pool, count)| format!("no create/remove loop: {count} instances of NodePool {pool} died within minutes of their launch")).collect()
+    looping
+        .map(|(pool, count)| {
+            format!("no create/remove loop: {count} instances of NodePool {pool} died within minutes of their launch")
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -260,7 +289,11 @@ mod tests {
     }
 
     fn instance(id: &str) -> Instance {
-        let tags = [("eks:eks-cluster-name", "demo"), ("karpenter.sh/nodepool", "default"), ("karpenter.k8s.aws/ec2nodeclass", "default")];
+        let tags = [
+            ("eks:eks-cluster-name", "demo"),
+            ("karpenter.sh/nodepool", "default"),
+            ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ];
         Instance {
             id: id.into(),
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
@@ -280,7 +313,7 @@ mod tests {
             now: at(600),
             cluster: "demo".into(),
             claims: vec![claim("i-1")],
-            pools: vec![Pool { name: "default".into(), cpu_limit_m: Some(16_000), budget: Some(Budget::Percent(10)) }],
+            pools: vec![Pool { name: "default".into(), cpu_limit_m: Some(16_000), budgets: vec![Budget::Percent(10)] }],
             instances: vec![instance("i-1")],
             selected_subnets: BTreeMap::from([("default".into(), BTreeSet::from(["subnet-1".into()]))]),
             ..Seen::default()
@@ -316,7 +349,10 @@ mod tests {
         fires("one instance per NodeClaim", |world| {
             world.instances.push(instance("i-2"));
             world.claims.push(claim("i-2"));
-            world.instances.iter_mut().for_each(|i| drop(i.tags.insert("karpenter.sh/nodeclaim".into(), "default-x".into())));
+            world
+                .instances
+                .iter_mut()
+                .for_each(|i| drop(i.tags.insert("karpenter.sh/nodeclaim".into(), "default-x".into())));
         });
     }
 

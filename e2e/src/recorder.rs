@@ -45,12 +45,12 @@ pub struct Call {
     pub request: Value,
     /// The HTTP status of the answer.
     pub status: u16,
-    /// The whole answer, or its hash where it is long.
+    /// The whole answer.
     pub response: Value,
 }
 
 impl Call {
-    /// The last part of a Kubernetes request's path, without its query: the object's name, or a subresource.
+    /// The parts of a Kubernetes request's path, without its query.
     fn path_parts(&self) -> Vec<&str> {
         let path = self.request.get("path").and_then(Value::as_str).unwrap_or_default();
         path.split('?').next().unwrap_or_default().split('/').filter(|part| !part.is_empty()).collect()
@@ -228,7 +228,12 @@ impl Record {
             return;
         }
         let verb = call.name.split(' ').next().unwrap_or_default();
-        let removal = |pod: &str, eviction| PodRemoval { at: call.at, caller: call.caller.clone(), pod: pod.to_owned(), eviction };
+        let removal = |pod: &str, eviction| PodRemoval {
+            at: call.at,
+            caller: call.caller.clone(),
+            pod: pod.to_owned(),
+            eviction,
+        };
         match (verb, call.path_parts().as_slice()) {
             ("create", [.., "namespaces", namespace, "pods", pod, "eviction"]) => {
                 self.removals.push(removal(&format!("{namespace}/{pod}"), true));
@@ -239,7 +244,8 @@ impl Record {
             ("patch" | "update", [.., "nodes", node]) => {
                 let taints = call.request.pointer("/body/spec/taints").and_then(Value::as_array).into_iter().flatten();
                 let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
-                self.taints.extend(taints.map(|t| (node.to_string(), format!("{}:{}", text(t, "key"), text(t, "effect")))));
+                self.taints
+                    .extend(taints.map(|t| (node.to_string(), format!("{}:{}", text(t, "key"), text(t, "effect")))));
             }
             _ => {}
         }
@@ -256,8 +262,15 @@ impl Record {
 /// A tracing layer that sends the log of whatever runs on this thread to a recorder.
 pub struct LogLayer(pub Recorder);
 
-impl<S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>> tracing_subscriber::Layer<S> for LogLayer {
-    fn on_new_span(&self, attributes: &tracing::span::Attributes<'_>, id: &tracing::Id, context: tracing_subscriber::layer::Context<'_, S>) {
+impl<S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>> tracing_subscriber::Layer<S>
+    for LogLayer
+{
+    fn on_new_span(
+        &self,
+        attributes: &tracing::span::Attributes<'_>,
+        id: &tracing::Id,
+        context: tracing_subscriber::layer::Context<'_, S>,
+    ) {
         if let Some(span) = context.span(id) {
             let mut fields = Fields::default();
             attributes.record(&mut fields);
@@ -300,7 +313,15 @@ mod tests {
 
     fn call(name: &str, status: u16) -> Call {
         let at = Timestamp::UNIX_EPOCH;
-        Call { at, wire: Wire::Aws, caller: "c".into(), name: name.into(), request: Value::Null, status, response: Value::Null }
+        Call {
+            at,
+            wire: Wire::Aws,
+            caller: "c".into(),
+            name: name.into(),
+            request: Value::Null,
+            status,
+            response: Value::Null,
+        }
     }
 
     #[test]

@@ -102,6 +102,7 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
     result
 }
 
+#[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the process took.
 fn in_own_process(program: &Path, task: &Task, limit: Duration) -> anyhow::Result<ScenarioResult> {
     let started = std::time::Instant::now();
     let mut command = Command::new(program);

@@ -41,7 +41,8 @@ fn kube(call: &Call) -> Option<String> {
         let message = serde_json::from_str::<Value>(call.response.as_str().unwrap_or_default()).ok();
         let message = message.as_ref().and_then(|status| status["message"].as_str()).unwrap_or_default();
         // Looking for something that is not there is no refusal.
-        return (verb != "get").then(|| format!("{} {verb} {resource} {object}: refused with {}: {message}", call.caller, call.status));
+        return (verb != "get")
+            .then(|| format!("{} {verb} {resource} {object}: refused with {}: {message}", call.caller, call.status));
     }
     match (verb, resource) {
         ("create", "events") => {
@@ -63,7 +64,9 @@ fn kube(call: &Call) -> Option<String> {
         }
         ("patch" | "update", "nodeclaims/status" | "ec2nodeclasses/status") => {
             let conditions = body.pointer("/status/conditions").and_then(Value::as_array)?;
-            let written = |c: &Value| format!("{}={}", c["type"].as_str().unwrap_or_default(), c["status"].as_str().unwrap_or_default());
+            let written = |c: &Value| {
+                format!("{}={}", c["type"].as_str().unwrap_or_default(), c["status"].as_str().unwrap_or_default())
+            };
             let conditions: Vec<String> = conditions.iter().map(written).collect();
             Some(format!("{} set {resource} {object}: {}", call.caller, conditions.join(" ")))
         }
@@ -73,7 +76,12 @@ fn kube(call: &Call) -> Option<String> {
 
 fn created_name(call: &Call) -> String {
     let answer: Option<Value> = serde_json::from_str(call.response.as_str().unwrap_or_default()).ok();
-    answer.as_ref().and_then(|object| object.pointer("/metadata/name")).and_then(Value::as_str).unwrap_or_default().to_owned()
+    answer
+        .as_ref()
+        .and_then(|object| object.pointer("/metadata/name"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Resource (with its subresource) that a path names, such as `pods/eviction`.

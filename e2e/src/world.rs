@@ -146,7 +146,9 @@ impl World {
         look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
         let passed = Duration::try_from(self.now().duration_since(self.moment(moment)?)).unwrap_or_default();
-        let left = limit.checked_sub(passed).with_context(|| format!("{passed:?} have passed since the {moment:?} already"))?;
+        let left = limit
+            .checked_sub(passed)
+            .with_context(|| format!("{passed:?} have passed since the {moment:?} already"))?;
         self.eventually(expected, left, look).await
     }
 
@@ -170,7 +172,11 @@ impl World {
 
     /// A remembered moment.
     pub fn moment(&self, moment: Moment) -> anyhow::Result<Timestamp> {
-        self.moments.borrow().get(&moment).copied().ok_or_else(|| anyhow!("no step before this one tells of a {moment:?}"))
+        self.moments
+            .borrow()
+            .get(&moment)
+            .copied()
+            .ok_or_else(|| anyhow!("no step before this one tells of a {moment:?}"))
     }
 
     /// Makes a NodeClaim the one that the scenario speaks of.

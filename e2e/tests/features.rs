@@ -36,7 +36,8 @@ fn check(scenario: &Scenario) -> Result<(), Failed> {
         jobs: 1,
         journals: None,
     };
-    let results = runner::run(std::slice::from_ref(scenario), &options, &Silent).map_err(|error| format!("{error:#}"))?;
+    let results =
+        runner::run(std::slice::from_ref(scenario), &options, &Silent).map_err(|error| format!("{error:#}"))?;
     match results.into_iter().next().map(|result| result.verdict) {
         Some(Verdict::Failed(failure)) => {
             let last = failure.last_observed.map(|seen| format!("\nlast observed: {seen}")).unwrap_or_default();

@@ -26,3 +26,13 @@ Feature: Empty nodes go
     When 10m passes
     Then the NodeClaim still exists
     And pod "latecomer" is Running
+
+  @disruption.wait-restarts-on-pod-change
+  Scenario: Pods that come and go in the wait begin it anew
+    When Deployment "nginx" is deleted
+    And 40s passes after the last pod left
+    And the manifest "web.yaml" is applied
+    Then all 4 pods of Deployment "web" are Running within 30s
+    When 20s passes
+    And Deployment "web" is deleted
+    Then the NodeClaim is deleted between 60s and 90s after the last pod left

@@ -13,9 +13,10 @@ Feature: Spot notices
     And all 10 pods of Deployment "nginx" are Running within 3m
     When a spot interruption notice arrives for the instance
     Then the node has the taint "karpenter.sh/disrupted:NoSchedule" within 10s
+    And the NodeClaim is deleted within 10s
     And event "SpotInterrupted" is published on the node
-    And the pods left the node by eviction
     And all 10 pods of Deployment "nginx" are Running on another node within 120s of the notice
+    And the pods left the node by eviction
     And the interruption queue is empty
     And no fleet request within 3m of the notice contains the spot offering of the instance
     And metric "karpenter_nodeclaims_disrupted_total" with reason "spot_interrupted" is 1
@@ -39,7 +40,7 @@ Feature: Spot notices
     And all 4 pods of Deployment "web" are Running on another node within 10m of the notice
 
   @interruption.message-deleted-after-handling
-  Scenario: Every message is handled once and deleted, also the malformed and the foreign
+  Scenario: Every message is handled once and deleted, also of instances that are not ours
     When 25 interruption messages of mixed kinds arrive
     Then the interruption queue is empty within 1m
     And metric "karpenter_interruption_received_messages_total" is 25

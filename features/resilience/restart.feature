@@ -12,6 +12,7 @@ Feature: Restarts lose nothing
     And the controller is started again
     Then all 10 pods of Deployment "nginx" are Running within 5m
     And after 5m exactly 1 instance is running
+    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
 
   @resilience.leader-election
   Scenario: A second replica takes over from a leader that was killed
@@ -20,6 +21,7 @@ Feature: Restarts lose nothing
     And the leading replica is killed
     Then all 10 pods of Deployment "nginx" are Running within 5m
     And after 5m exactly 1 instance is running
+    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
 
   @resilience.orphan-instance-removed
   Scenario: An instance of this cluster without NodeClaim is terminated, one of another cluster is not
@@ -43,6 +45,8 @@ Feature: Restarts lose nothing
     When the manifest "nginx.yaml" is applied
     Then exactly 1 NodeClaim is launched within 1m
     And condition "Registered" of the NodeClaim is "Unknown" with reason "NodeNotFound" within 2m
-    And the NodeClaim is deleted within 16m
+    When 12m passes
+    Then the NodeClaim still exists
+    And the NodeClaim is deleted within 4m
     When the node role is given an access entry
     Then all 10 pods of Deployment "nginx" are Running within 20m

@@ -421,7 +421,9 @@ mod tests {
             .iter()
             .map(|requirement| format!("{requirement}\n"))
             .collect();
-        check_text(&text, expect![[r#"
+        check_text(
+            &text,
+            expect![[r#"
             karpenter.k8s.aws/capacity-reservation-id DoesNotExist
             karpenter.k8s.aws/capacity-reservation-interruptible DoesNotExist
             karpenter.k8s.aws/capacity-reservation-type DoesNotExist
@@ -456,7 +458,8 @@ mod tests {
             topology.k8s.aws/zone-id In [usw2-az1 usw2-az2]
             topology.kubernetes.io/region In [us-west-2]
             topology.kubernetes.io/zone In [us-west-2a us-west-2b]
-        "#]]);
+        "#]],
+        );
     }
 
     #[track_caller]

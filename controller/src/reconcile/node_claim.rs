@@ -256,11 +256,14 @@ impl Pass<'_> {
     /// What a machine of this type really has is known once one has registered (AWS spec §3.2.1).
     fn learn_memory(&self, node: &Node) {
         let capacity = node.status.as_ref().and_then(|status| status.capacity.as_ref());
-        let memory = capacity.and_then(|capacity| capacity.get("memory")).and_then(|memory| Quantity::from_api(memory).ok());
+        let memory =
+            capacity.and_then(|capacity| capacity.get("memory")).and_then(|memory| Quantity::from_api(memory).ok());
         let class = self.context.mirror.node_class(&self.claim.spec.node_class_ref.name);
         let instance_type = label(&self.claim, labels::INSTANCE_TYPE_LABEL);
         let image_id = self.claim.status.as_ref().map(|status| status.image_id.as_str());
-        if let (Some(memory), Some(class), Some(instance_type), Some(image_id)) = (memory, class, instance_type, image_id) {
+        if let (Some(memory), Some(class), Some(instance_type), Some(image_id)) =
+            (memory, class, instance_type, image_id)
+        {
             self.context.cloud.record_memory(&class, instance_type, image_id, memory);
         }
     }

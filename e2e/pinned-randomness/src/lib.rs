@@ -51,7 +51,11 @@ mod symbol {
     /// # Safety
     /// As for libc's: `buffer` must be valid for writes of `length` bytes.
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn getrandom(buffer: *mut libc::c_void, length: libc::size_t, flags: libc::c_uint) -> libc::ssize_t {
+    unsafe extern "C" fn getrandom(
+        buffer: *mut libc::c_void,
+        length: libc::size_t,
+        flags: libc::c_uint,
+    ) -> libc::ssize_t {
         let Some(first) = next_word() else {
             // SAFETY: the arguments are passed on as they came; the kernel checks them.
             return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) as libc::ssize_t };

@@ -85,7 +85,8 @@ impl Embedded {
         observe_kube(&kube, recorder.clone(), changed.clone());
         observe_ec2(&ec2, recorder.clone(), changed.clone());
         for crd in controller_api::crds() {
-            kube.install_crd(serde_json::to_value(&crd)?).map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
+            kube.install_crd(serde_json::to_value(&crd)?)
+                .map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
         }
         let certificate_authority = cluster.certificate_authority.clone();
         let (replicas, started, parts) = (BTreeMap::new(), 0, JoinSet::new());
@@ -95,7 +96,14 @@ impl Embedded {
         Ok(embedded)
     }
 
-    fn start_parts(&mut self, seed: u64, cluster: Cluster, recorder: Recorder, invariants: Invariants, changed: Arc<Notify>) {
+    fn start_parts(
+        &mut self,
+        seed: u64,
+        cluster: Cluster,
+        recorder: Recorder,
+        invariants: Invariants,
+        changed: Arc<Notify>,
+    ) {
         let ec2 = self.ec2.clone();
         self.parts.spawn_local(async move {
             ec2.run().await;
@@ -115,7 +123,12 @@ impl Embedded {
         let client = self.client("kubelet");
         let kubelets = Kubelets::new(client, self.cloud.clone(), self.clock.clone(), cluster, seed, recorder.clone());
         self.parts.spawn_local(kubelets.run());
-        let watcher = Watcher { kube: self.kube.client("invariants"), ec2: self.ec2.clone(), clock: self.clock.clone(), recorder };
+        let watcher = Watcher {
+            kube: self.kube.client("invariants"),
+            ec2: self.ec2.clone(),
+            clock: self.clock.clone(),
+            recorder,
+        };
         self.parts.spawn_local(async move {
             loop {
                 changed.notified().await;
@@ -143,7 +156,8 @@ impl Embedded {
             let object = DynamicObject::deserialize(document)?;
             let types = object.types.clone().context("an object of the stage has no kind")?;
             let (group, version) = types.api_version.rsplit_once('/').unwrap_or(("", &types.api_version));
-            let resource = Resource::new(group.to_owned(), version.to_owned(), format!("{}s", types.kind.to_lowercase()));
+            let resource =
+                Resource::new(group.to_owned(), version.to_owned(), format!("{}s", types.kind.to_lowercase()));
             administrator
                 .create(&resource, object.metadata.namespace.as_deref(), serde_json::to_value(&object)?)
                 .map_err(|status| anyhow!("setting the stage: {}", status.message))?;
@@ -189,7 +203,14 @@ impl Backend for Embedded {
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
         let shutdown = CancellationToken::new();
-        run.spawn_local(controller::run_with(settings, self.client(CONTROLLER), clients, self.clock.clone(), shutdown, handles.clone()));
+        run.spawn_local(controller::run_with(
+            settings,
+            self.client(CONTROLLER),
+            clients,
+            self.clock.clone(),
+            shutdown,
+            handles.clone(),
+        ));
         self.replicas.insert(replica, Replica { run, handles });
         Ok(())
     }
@@ -244,15 +265,18 @@ fn observe_kube(kube: &FakeKube, recorder: Recorder, changed: Arc<Notify>) {
 
 fn observe_ec2(ec2: &FakeEc2, recorder: Recorder, changed: Arc<Notify>) {
     ec2.cloud().observe(Box::new(move |entry| {
-        record(&recorder, &Call {
-            at: entry.answered_at,
-            wire: Wire::Aws,
-            caller: entry.user_agent.clone(),
-            name: format!("{}:{}", entry.service.name(), entry.action),
-            request: entry.params.clone(),
-            status: entry.status,
-            response: Value::String(entry.response_text()),
-        });
+        record(
+            &recorder,
+            &Call {
+                at: entry.answered_at,
+                wire: Wire::Aws,
+                caller: entry.user_agent.clone(),
+                name: format!("{}:{}", entry.service.name(), entry.action),
+                request: entry.params.clone(),
+                status: entry.status,
+                response: Value::String(entry.response_text()),
+            },
+        );
         changed.notify_one();
     }));
 }
@@ -280,15 +304,24 @@ impl Watcher {
     fn seen(&self) -> Seen {
         let karpenter = |plural: &'static str| Resource::new(controller_api::GROUP, "v1", plural);
         let classes = self.list(&Resource::new(controller_api::AWS_GROUP, "v1", "ec2nodeclasses"));
-        let removals = self.recorder.pod_removals().into_iter().filter(|removal| removal.caller.starts_with(CONTROLLER)).collect();
+        let removals =
+            self.recorder.pod_removals().into_iter().filter(|removal| removal.caller.starts_with(CONTROLLER)).collect();
         Seen {
             now: self.clock.now(),
             cluster: CLUSTER.into(),
             claims: self.list(&karpenter("nodeclaims")).iter().map(|claim| claim_of(claim)).collect(),
             pools: self.list(&karpenter("nodepools")).iter().map(|pool| pool_of(pool)).collect(),
             instances: self.ec2.cloud().instances().into_iter().map(instance_of).collect(),
-            selected_subnets: classes.iter().map(|class| (text(class, "/metadata/name").to_owned(), subnets_of(class))).collect(),
-            protected_pods: self.list(&resources::PODS).iter().filter(|pod| is_protected(pod)).map(|pod| pod_name(pod)).collect(),
+            selected_subnets: classes
+                .iter()
+                .map(|class| (text(class, "/metadata/name").to_owned(), subnets_of(class)))
+                .collect(),
+            protected_pods: self
+                .list(&resources::PODS)
+                .iter()
+                .filter(|pod| is_protected(pod))
+                .map(|pod| pod_name(pod))
+                .collect(),
             removals,
             terminations: self.recorder.terminations(),
         }
@@ -318,6 +351,7 @@ fn claim_of(claim: &Value) -> invariants::Claim {
         instance: text(claim, "/status/providerID").rsplit('/').next().unwrap_or_default().to_owned(),
         cpu_m: milli(claim, "/status/capacity/cpu").unwrap_or_default(),
         deleting: !text(claim, "/metadata/deletionTimestamp").is_empty(),
+        instance_terminating: condition_is_true(claim, "InstanceTerminating"),
         disrupted: condition_is_true(claim, "DisruptionReason"),
         has_deadline: annotations.get("karpenter.sh/nodeclaim-termination-timestamp").is_some(),
     }
@@ -336,7 +370,7 @@ fn pool_of(pool: &Value) -> invariants::Pool {
     invariants::Pool {
         name: text(pool, "/metadata/name").to_owned(),
         cpu_limit_m: milli(pool, "/spec/limits/cpu"),
-        budget: always.filter_map(budget).next(),
+        budgets: always.filter_map(budget).collect(),
     }
 }
 

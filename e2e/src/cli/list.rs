@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
             text += &format!("{feature}\n");
         }
         let tags: String = scenario.tags.iter().map(|tag| format!(" @{tag}")).collect();
-        text += &format!("  {}\n    {} {tags}", scenario.name, scenario.location()).trim_end();
+        text += format!("  {}\n    {} {tags}", scenario.name, scenario.location()).trim_end();
         text.push('\n');
     }
     text += &format!("{} scenario{}\n", scenarios.len(), if scenarios.len() == 1 { "" } else { "s" });

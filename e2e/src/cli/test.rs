@@ -105,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
             .map(report::journals)
             .or(temporary.as_ref().map(|folder| folder.0.clone())),
     };
+    #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
     let started = std::time::Instant::now();
     let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
     interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;

@@ -27,7 +27,8 @@ impl FakeCloud {
 
     /// Puts a form request as an administrator's SDK would, and answers the body.
     async fn ask(&self, form: &[(&str, String)]) -> anyhow::Result<String> {
-        let encoded: Vec<String> = form.iter().map(|(key, value)| format!("{key}={}", percent_encoded(value))).collect();
+        let encoded: Vec<String> =
+            form.iter().map(|(key, value)| format!("{key}={}", percent_encoded(value))).collect();
         let request = http::Request::post("/")
             .header("content-type", "application/x-www-form-urlencoded")
             .header("user-agent", "administrator")
@@ -52,7 +53,13 @@ fn call(entry: &JournalEntry) -> CloudCall {
     CloudCall {
         at: entry.at,
         name: format!("{}:{}", entry.service.name(), entry.action),
-        parameters: entry.params.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect(),
+        parameters: entry
+            .params
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), text(value)))
+            .collect(),
         status: entry.status,
         answer: entry.response_text(),
     }
@@ -103,12 +110,22 @@ impl Cloud for FakeCloud {
     }
 
     async fn terminate(&self, instance: &str) -> anyhow::Result<()> {
-        let form = [("Action", "TerminateInstances".into()), ("Version", "2016-11-15".into()), ("InstanceId.1", instance.into())];
+        let form = [
+            ("Action", "TerminateInstances".into()),
+            ("Version", "2016-11-15".into()),
+            ("InstanceId.1", instance.into()),
+        ];
         self.ask(&form).await.map(drop)
     }
 
     async fn launch(&self, tags: &BTreeMap<String, String>) -> anyhow::Result<String> {
-        let image = self.ec2.cloud().images().into_iter().find(|image| image.architecture == "x86_64").context("there is no image")?;
+        let image = self
+            .ec2
+            .cloud()
+            .images()
+            .into_iter()
+            .find(|image| image.architecture == "x86_64")
+            .context("there is no image")?;
         let mut form = vec![
             ("Action".to_owned(), "RunInstances".to_owned()),
             ("Version".into(), "2016-11-15".into()),
@@ -142,7 +159,8 @@ impl Cloud for FakeCloud {
     }
 
     async fn queue_length(&self) -> anyhow::Result<usize> {
-        let (visible, in_flight, delayed) = self.ec2.cloud().queue_counts(&self.cluster).context("there is no queue")?;
+        let (visible, in_flight, delayed) =
+            self.ec2.cloud().queue_counts(&self.cluster).context("there is no queue")?;
         Ok(visible + in_flight + delayed)
     }
 
@@ -150,13 +168,13 @@ impl Cloud for FakeCloud {
         Ok(self.ec2.cloud().set_access_entry(&self.cluster, &self.stage.node_role_arn, admit.then_some("EC2_LINUX"))?)
     }
 
-    async fn exhaust(&self, instance_type: &str, zone: &str, capacity_type: &str) -> anyhow::Result<()> {
-        let market = match capacity_type {
-            "spot" => CapacityType::Spot,
-            "on-demand" => CapacityType::OnDemand,
-            other => bail!("there is no capacity type {other:?}; there are spot and on-demand"),
-        };
-        self.ec2.cloud().exhaust(instance_type, zone, market);
+    async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()> {
+        let cloud = self.ec2.cloud();
+        if exhausted {
+            cloud.exhaust("*", "*", CapacityType::Spot)
+        } else {
+            cloud.restore("*", "*", CapacityType::Spot)
+        }
         Ok(())
     }
 
@@ -178,11 +196,15 @@ impl Cloud for FakeCloud {
 #[async_trait::async_trait(?Send)]
 impl Machines for FakeCloud {
     async fn machines(&self) -> anyhow::Result<Vec<Machine>> {
-        let types: BTreeMap<&str, _> = self.ec2.cloud().instance_types().into_iter().map(|kind| (kind.name, kind)).collect();
+        let types: BTreeMap<&str, _> =
+            self.ec2.cloud().instance_types().into_iter().map(|kind| (kind.name, kind)).collect();
         let profiles = self.ec2.cloud().instance_profiles();
         let machine = |instance: fake_ec2::Instance| {
             let kind = types.get(instance.instance_type)?;
-            let profile = instance.profile.as_ref().and_then(|reference| profiles.iter().find(|profile| profile.arn == reference.arn));
+            let profile = instance
+                .profile
+                .as_ref()
+                .and_then(|reference| profiles.iter().find(|profile| profile.arn == reference.arn));
             Some(Machine {
                 running: instance.state == State::Running,
                 instance_type: instance.instance_type.to_owned(),
@@ -200,7 +222,14 @@ impl Machines for FakeCloud {
                 id: instance.id,
             })
         };
-        Ok(self.ec2.cloud().instances().into_iter().filter(|instance| !instance.state.is_ending()).filter_map(machine).collect())
+        Ok(self
+            .ec2
+            .cloud()
+            .instances()
+            .into_iter()
+            .filter(|instance| !instance.state.is_ending())
+            .filter_map(machine)
+            .collect())
     }
 
     async fn changed(&self) {

@@ -54,12 +54,16 @@ pub struct CloudCall {
 impl CloudCall {
     /// Whether it launches something if it succeeds: not a mere check of permissions.
     pub fn is_launch(&self) -> bool {
-        matches!(self.name.as_str(), "ec2:CreateFleet" | "ec2:RunInstances") && self.parameters.get("DryRun").is_none_or(|dry| dry != "true")
+        matches!(self.name.as_str(), "ec2:CreateFleet" | "ec2:RunInstances")
+            && self.parameters.get("DryRun").is_none_or(|dry| dry != "true")
     }
 
     /// The parameters whose name ends like this, such as `.InstanceType`.
     pub fn ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.parameters.iter().filter(move |(key, _)| key.ends_with(suffix)).map(|(key, value)| (key.as_str(), value.as_str()))
+        self.parameters
+            .iter()
+            .filter(move |(key, _)| key.ends_with(suffix))
+            .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
@@ -119,8 +123,8 @@ pub trait Cloud {
     /// Admits the node role to the cluster by an access entry, or takes it away.
     async fn admit_node_role(&self, admit: bool) -> anyhow::Result<()>;
 
-    /// Makes every launch of the offering fail for lack of capacity. An empty zone means all zones.
-    async fn exhaust(&self, instance_type: &str, zone: &str, capacity_type: &str) -> anyhow::Result<()>;
+    /// Makes every spot launch fail for lack of capacity, or no longer.
+    async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()>;
 
     /// The value of an event for the queue as EventBridge shapes it.
     fn event(&self, detail_type: &str, source: &str, detail: Value) -> Value;

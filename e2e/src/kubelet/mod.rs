@@ -1,8 +1,7 @@
 //! The kubelets of all instances: reads what the controller wrote as user data, boots, joins the cluster if it may, and
 //! runs and ends the pods bound to it. Every backend but EKS uses it.
 //!
-//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified, and marked so in
-//! the timeline of a failure: no heartbeats (a kubelet that stops is reported `Unknown` after the grace period the node
+//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: no heartbeats (a kubelet that stops is reported `Unknown` after the grace period the node
 //! lifecycle controller would give it), no images (a container starts after a fixed time), no probes (a started container
 //! is ready).
 
@@ -17,8 +16,8 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -144,7 +143,14 @@ enum Due {
 
 impl Kubelets {
     /// Kubelets for every instance of a cloud.
-    pub fn new(kube: kube::Client, machines: Rc<dyn Machines>, clock: Clock, cluster: Cluster, seed: u64, recorder: Recorder) -> Self {
+    pub fn new(
+        kube: kube::Client,
+        machines: Rc<dyn Machines>,
+        clock: Clock,
+        cluster: Cluster,
+        seed: u64,
+        recorder: Recorder,
+    ) -> Self {
         let (nodes, pods, due) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { kube, machines, clock, cluster, seed, recorder, nodes, pods, due, next_timer: 0 }
     }
@@ -189,8 +195,10 @@ impl Kubelets {
 
     /// New instances begin to boot; a kubelet whose instance no longer runs falls silent.
     async fn look_at_machines(&mut self) -> anyhow::Result<()> {
-        let machines: BTreeMap<String, Machine> = self.machines.machines().await?.into_iter().map(|m| (m.id.clone(), m)).collect();
-        let gone: Vec<String> = self.nodes.keys().filter(|id| !machines.get(*id).is_some_and(|m| m.running)).cloned().collect();
+        let machines: BTreeMap<String, Machine> =
+            self.machines.machines().await?.into_iter().map(|m| (m.id.clone(), m)).collect();
+        let gone: Vec<String> =
+            self.nodes.keys().filter(|id| !machines.get(*id).is_some_and(|m| m.running)).cloned().collect();
         for id in gone {
             if let Some(Kubelet::Joined { node }) = self.nodes.remove(&id) {
                 self.recorder.tell("kubelet", format_args!("{node}: its instance {id} no longer runs"));
@@ -200,7 +208,8 @@ impl Kubelets {
         }
         for (id, machine) in machines {
             if machine.running && !self.nodes.contains_key(&id) {
-                let since_launch = Duration::try_from(self.clock.now().duration_since(machine.launched_at)).unwrap_or_default();
+                let since_launch =
+                    Duration::try_from(self.clock.now().duration_since(machine.launched_at)).unwrap_or_default();
                 self.after(self.boot_time(&id).saturating_sub(since_launch), Due::Join { instance: id.clone() });
                 self.nodes.insert(id, Kubelet::Booting(Box::new(machine)));
             }
@@ -228,7 +237,8 @@ impl Kubelets {
 
     async fn join(&mut self, instance: &str) -> anyhow::Result<()> {
         let Some(Kubelet::Booting(machine)) = self.nodes.get(instance).cloned() else { return Ok(()) };
-        let bootstrap = user_data::parse(&machine.user_data).and_then(|bootstrap| bootstrap.check(&self.cluster).map(|()| bootstrap));
+        let bootstrap = user_data::parse(&machine.user_data)
+            .and_then(|bootstrap| bootstrap.check(&self.cluster).map(|()| bootstrap));
         let bootstrap = match bootstrap {
             Ok(bootstrap) => bootstrap,
             Err(reason) => {
@@ -238,7 +248,8 @@ impl Kubelets {
             }
         };
         if !self.machines.admits(&machine.role).await? && !self.mapped_by_aws_auth(&machine.role).await? {
-            self.recorder.tell("kubelet", format_args!("{instance}: Unauthorized: role {:?} has no access entry", machine.role));
+            self.recorder
+                .tell("kubelet", format_args!("{instance}: Unauthorized: role {:?} has no access entry", machine.role));
             self.after(JOIN_RETRY, Due::Join { instance: instance.to_owned() });
             return Ok(());
         }
@@ -259,7 +270,11 @@ impl Kubelets {
     async fn mapped_by_aws_auth(&self, role: &str) -> anyhow::Result<bool> {
         let map = Api::<ConfigMap>::namespaced(self.kube.clone(), "kube-system").get_opt("aws-auth").await?;
         let roles = map.and_then(|map| map.data?.remove("mapRoles")).unwrap_or_default();
-        let maps_role = |line: &str| line.trim_start_matches([' ', '-']).strip_prefix("rolearn:").is_some_and(|arn| arn.trim().ends_with(&format!(":role/{role}")));
+        let maps_role = |line: &str| {
+            line.trim_start_matches([' ', '-'])
+                .strip_prefix("rolearn:")
+                .is_some_and(|arn| arn.trim().ends_with(&format!(":role/{role}")))
+        };
         Ok(roles.lines().any(maps_role))
     }
 

@@ -45,7 +45,11 @@ pub(super) fn registered(machine: &Machine, bootstrap: &Bootstrap, cluster: &Clu
     let address = |kind: &str, address: &str| NodeAddress { type_: kind.into(), address: address.into() };
     let capacity = capacity(machine, bootstrap);
     Node {
-        metadata: ObjectMeta { name: Some(machine.private_dns_name.clone()), labels: Some(labels), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(machine.private_dns_name.clone()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
         spec: Some(NodeSpec {
             provider_id: Some(format!("aws:///{}/{}", machine.zone, machine.id)),
             taints: Some(bootstrap.taints.clone()).filter(|taints| !taints.is_empty()),
@@ -59,7 +63,13 @@ pub(super) fn registered(machine: &Machine, bootstrap: &Bootstrap, cluster: &Clu
             ]),
             allocatable: Some(allocatable(&capacity, bootstrap, machine.vcpus)),
             capacity: Some(capacity),
-            conditions: serde_json::from_value(json!([ready("False", "KubeletNotReady", "container runtime network not ready", now)])).ok(),
+            conditions: serde_json::from_value(json!([ready(
+                "False",
+                "KubeletNotReady",
+                "container runtime network not ready",
+                now
+            )]))
+            .ok(),
             node_info: Some(NodeSystemInfo {
                 architecture: machine.architecture.clone(),
                 container_runtime_version: "containerd://2.1.4".into(),
@@ -95,7 +105,8 @@ fn allocatable(capacity: &BTreeMap<String, Quantity>, bootstrap: &Bootstrap, vcp
     kube_reserved.extend(bootstrap.kube_reserved.clone());
     let eviction_memory = bootstrap.eviction_hard.get("memory.available").cloned().unwrap_or_else(|| "100Mi".into());
     let eviction_storage = format!("{}Ki", ROOT_VOLUME_GIB * 1024 * 1024 / 10);
-    let evictions = BTreeMap::from([("memory".to_owned(), eviction_memory), ("ephemeral-storage".to_owned(), eviction_storage)]);
+    let evictions =
+        BTreeMap::from([("memory".to_owned(), eviction_memory), ("ephemeral-storage".to_owned(), eviction_storage)]);
     let less = |name: &str, total: &Quantity| {
         let mut left: Exact = total.0.parse().ok()?;
         for part in [&kube_reserved, &bootstrap.system_reserved, &evictions] {
@@ -159,6 +170,9 @@ mod tests {
         assert_eq!(allocatable["pods"].0, "29");
         // 8192 Mi less 4 %, less 11 × 29 + 255 Mi, less 100 Mi.
         let memory: Exact = allocatable["memory"].0.parse().unwrap();
-        assert_eq!(memory, format!("{}Ki", 8192 * 1024 * 960 / 1000 - (574 + 100) * 1024).parse::<Exact>().unwrap());
+        assert_eq!(
+            memory,
+            format!("{}Ki", 8192_i64 * 1024 * 960 / 1000 - (574 + 100) * 1024).parse::<Exact>().unwrap()
+        );
     }
 }

@@ -21,8 +21,13 @@ fn has_ended(pod: &Pod) -> bool {
 /// How long the pod's containers take to stop: the longest `preStop` sleep and a moment more, but never longer than the
 /// grace period, after which they are killed.
 fn stop_time(pod: &Pod) -> Duration {
-    let grace = pod.metadata.deletion_grace_period_seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.max(0) as u64));
-    let sleep = |container: &Container| container.lifecycle.as_ref()?.pre_stop.as_ref()?.sleep.as_ref().map(|sleep| sleep.seconds);
+    let grace = pod
+        .metadata
+        .deletion_grace_period_seconds
+        .map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.max(0) as u64));
+    let sleep = |container: &Container| {
+        container.lifecycle.as_ref()?.pre_stop.as_ref()?.sleep.as_ref().map(|sleep| sleep.seconds)
+    };
     let longest = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(sleep).max().unwrap_or_default();
     (POD_STOP + Duration::from_secs(longest.max(0) as u64)).min(grace)
 }
@@ -39,7 +44,9 @@ impl Kubelets {
         let known = self.pods.get(&key).filter(|known| known.uid == uid).cloned();
         let stopping = pod.metadata.deletion_timestamp.is_some();
         match (known, stopping) {
-            (None, false) if !has_ended(pod) => self.after(POD_START, Due::Start { pod: key.clone(), uid: uid.clone() }),
+            (None, false) if !has_ended(pod) => {
+                self.after(POD_START, Due::Start { pod: key.clone(), uid: uid.clone() })
+            }
             (None | Some(PodState { stopping: false, .. }), true) => {
                 self.after(stop_time(pod), Due::Stopped { pod: key.clone(), uid: uid.clone() });
             }
@@ -81,7 +88,11 @@ impl Kubelets {
         }
         let (api, name) = self.pod_api(key);
         let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-        let parameters = DeleteParams { grace_period_seconds: Some(0), preconditions: Some(preconditions), ..DeleteParams::default() };
+        let parameters = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
         match api.delete(&name, &parameters).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

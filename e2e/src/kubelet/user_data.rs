@@ -66,7 +66,8 @@ pub(super) fn parse(text: &str) -> Result<Bootstrap, String> {
     let mut bootstrap = Bootstrap::default();
     let mut found = false;
     for (_, body) in configs {
-        let config: NodeConfig = serde_yaml_ng::from_str(&body).map_err(|error| format!("its NodeConfig is not valid: {error}"))?;
+        let config: NodeConfig =
+            serde_yaml_ng::from_str(&body).map_err(|error| format!("its NodeConfig is not valid: {error}"))?;
         if config.api_version != "node.eks.aws/v1alpha1" || config.kind != "NodeConfig" {
             return Err(format!("its NodeConfig is {} of {}", config.kind, config.api_version));
         }
@@ -174,6 +175,10 @@ mod tests {
         let reason = parse(USER_DATA).unwrap().check(&other).unwrap_err();
         assert!(reason.contains("\"demo\" and not \"other\""), "{reason}");
         assert!(parse("#!/bin/sh\necho\n").is_err());
-        assert!(parse("Content-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/plain\n\nx\n--//--\n").unwrap_err().contains("no NodeConfig"));
+        assert!(
+            parse("Content-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: text/plain\n\nx\n--//--\n")
+                .unwrap_err()
+                .contains("no NodeConfig")
+        );
     }
 }

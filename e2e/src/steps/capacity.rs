@@ -9,6 +9,23 @@ use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
 
 pub(super) fn register(steps: &mut Vocabulary) {
+    steps.add("spot capacity is exhausted", |world, _| Box::pin(async move { world.cloud().exhaust_spot(true).await }));
+    steps.add("spot capacity is restored", |world, _| Box::pin(async move { world.cloud().exhaust_spot(false).await }));
+    steps.add("the instance is an on-demand instance", |world, _| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            ensure!(!instance.spot, "{} is a spot instance", instance.id);
+            Ok(())
+        })
+    });
+    steps.add("no instance is running", |world, _| {
+        Box::pin(async move {
+            let live: Vec<String> =
+                world.cloud().instances().await?.into_iter().filter(|i| i.is_live()).map(|i| i.id).collect();
+            ensure!(live.is_empty(), "{}", live.join(", "));
+            Ok(())
+        })
+    });
     steps.add("no instance was launched", |world, _| {
         Box::pin(async move {
             let launches = world.launches().await?;
@@ -24,7 +41,11 @@ pub(super) fn register(steps: &mut Vocabulary) {
                 let (category, generation) = instance_requirements(&instance.instance_type)?;
                 ensure!(instance.spot, "{} is no spot instance", instance.id);
                 let categories = [arguments.text(0), arguments.text(1), arguments.text(2)];
-                ensure!(categories.contains(&category.as_str()), "{} is of category {category}", instance.instance_type);
+                ensure!(
+                    categories.contains(&category.as_str()),
+                    "{} is of category {category}",
+                    instance.instance_type
+                );
                 ensure!(generation > arguments.integer(3), "{} is of generation {generation}", instance.instance_type);
                 Ok(())
             })
@@ -35,7 +56,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
             let instance = world.subject_instance().await?;
             let offers = world.cloud().spot_offers().await?;
             let offer = offers.iter().find(|offer| offer.instance_type == instance.instance_type);
-            let vcpus = offer.with_context(|| format!("{} is not in the catalogue", instance.instance_type))?.vcpus as usize;
+            let vcpus =
+                offer.with_context(|| format!("{} is not in the catalogue", instance.instance_type))?.vcpus as usize;
             let range = arguments.integer(0)..=arguments.integer(1);
             ensure!(range.contains(&vcpus), "{} has {vcpus} vCPUs", instance.instance_type);
             Ok(())
@@ -68,8 +90,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("after {duration} exactly {integer} instance(s) is running", |world, arguments| {
         Box::pin(async move {
             world.pass(arguments.duration(0)).await;
-            let live: Vec<String> =
-                world.cloud().instances().await?.into_iter().filter(|i| i.is_live()).map(|i| format!("{} {}", i.id, i.state)).collect();
+            let live: Vec<String> = world
+                .cloud()
+                .instances()
+                .await?
+                .into_iter()
+                .filter(|i| i.is_live())
+                .map(|i| format!("{} {}", i.id, i.state))
+                .collect();
             ensure!(live.len() == arguments.integer(1), "{}", live.join(", "));
             Ok(())
         })
@@ -100,25 +128,35 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
-    steps.add("no fleet request within {duration} of the notice contains the spot offering of the instance", |world, arguments| {
-        Box::pin(async move {
-            let notice = world.moment(Moment::Notice)?;
-            let end = notice.checked_add(jiff::SignedDuration::try_from(arguments.duration(0))?)?;
-            let left = std::time::Duration::try_from(end.duration_since(world.now())).unwrap_or_default();
-            world.pass(left).await;
-            let instance = world.subject_instance().await?;
-            let calls = world.cloud().calls().await?;
-            let later = calls.iter().filter(|call| call.is_launch() && call.at > notice && call.at <= end);
-            let mut seen = 0;
-            for call in later {
-                seen += 1;
-                let offered = overrides(call).any(|(kind, zone)| kind == instance.instance_type && zone == instance.zone);
-                ensure!(!offered, "the launch at {} offers {} in {}", call.at, instance.instance_type, instance.zone);
-            }
-            ensure!(seen > 0, "nothing was launched after the notice");
-            Ok(())
-        })
-    });
+    steps.add(
+        "no fleet request within {duration} of the notice contains the spot offering of the instance",
+        |world, arguments| {
+            Box::pin(async move {
+                let notice = world.moment(Moment::Notice)?;
+                let end = notice.checked_add(jiff::SignedDuration::try_from(arguments.duration(0))?)?;
+                let left = std::time::Duration::try_from(end.duration_since(world.now())).unwrap_or_default();
+                world.pass(left).await;
+                let instance = world.subject_instance().await?;
+                let calls = world.cloud().calls().await?;
+                let later = calls.iter().filter(|call| call.is_launch() && call.at > notice && call.at <= end);
+                let mut seen = 0;
+                for call in later {
+                    seen += 1;
+                    let offered =
+                        overrides(call).any(|(kind, zone)| kind == instance.instance_type && zone == instance.zone);
+                    ensure!(
+                        !offered,
+                        "the launch at {} offers {} in {}",
+                        call.at,
+                        instance.instance_type,
+                        instance.zone
+                    );
+                }
+                ensure!(seen > 0, "nothing was launched after the notice");
+                Ok(())
+            })
+        },
+    );
 }
 
 /// The (type, zone) pairs of a fleet request.
@@ -139,11 +177,20 @@ async fn best_offer_was_taken(world: &World) -> anyhow::Result<()> {
     let offers = world.cloud().spot_offers().await?;
     let weight = |offer: &SpotOffer| offer.price * (1.0 + 0.1 * f64::from(offer.interruption_band));
     let is = |offer: &SpotOffer, kind: &str, zone: &str| offer.instance_type == kind && offer.zone == zone;
-    let taken = offers.iter().find(|offer| is(offer, &instance.instance_type, &instance.zone)).context("the market has no such offer")?;
+    let taken = offers
+        .iter()
+        .find(|offer| is(offer, &instance.instance_type, &instance.zone))
+        .context("the market has no such offer")?;
     let mut better = offers.iter().filter(|offer| weight(offer) < weight(taken));
     let passed_over = better.find(|offer| asked.contains(&(offer.instance_type.as_str(), offer.zone.as_str())));
     if let Some(offer) = passed_over {
-        anyhow::bail!("{} in {} weighs {:.4}, the instance {:.4}", offer.instance_type, offer.zone, weight(offer), weight(taken));
+        anyhow::bail!(
+            "{} in {} weighs {:.4}, the instance {:.4}",
+            offer.instance_type,
+            offer.zone,
+            weight(offer),
+            weight(taken)
+        );
     }
     // What was not asked for at all, although it would do in a zone that has a subnet: the cheapest must be on the list.
     let zones: BTreeSet<&str> = asked.iter().map(|(_, zone)| *zone).collect();
@@ -151,7 +198,14 @@ async fn best_offer_was_taken(world: &World) -> anyhow::Result<()> {
     let cheapest = offers.iter().filter(reachable).filter(|offer| offer.vcpus >= 8 && offer.price < taken.price);
     for offer in cheapest {
         let listed = asked.contains(&(offer.instance_type.as_str(), offer.zone.as_str()));
-        ensure!(listed, "{} in {} at {} was never asked for; the instance costs {}", offer.instance_type, offer.zone, offer.price, taken.price);
+        ensure!(
+            listed,
+            "{} in {} at {} was never asked for; the instance costs {}",
+            offer.instance_type,
+            offer.zone,
+            offer.price,
+            taken.price
+        );
     }
     Ok(())
 }

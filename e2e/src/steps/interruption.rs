@@ -38,50 +38,61 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
-    steps.add("the interruption queue is empty", |world, _| Box::pin(async move { queue_is_empty(world, Duration::ZERO).await }));
+    steps.add("the interruption queue is empty", |world, _| {
+        Box::pin(async move { queue_is_empty(world, Duration::ZERO).await })
+    });
     steps.add("the interruption queue is empty within {duration}", |world, arguments| {
         Box::pin(async move { queue_is_empty(world, arguments.duration(0)).await })
     });
-    steps.add("a second NodeClaim is created within {duration} of the notice, before the last old pod is gone", |world, arguments| {
-        Box::pin(async move {
-            let old = world.subject().await?.node_claim;
-            let node = world.subject_node_name().await?;
-            let created = world
-                .by("a second NodeClaim exists", Moment::Notice, arguments.duration(0), async || {
-                    let claims = world.node_claims().await?;
-                    let others: Vec<String> = claims.iter().map(ResourceExt::name_any).filter(|name| *name != old).collect();
-                    Ok(Seen::when(!others.is_empty(), (), || "only the first NodeClaim exists".into()))
-                })
-                .await;
-            created?;
-            let left = world.workload_pods_on(&node).await?;
-            ensure!(!left.is_empty(), "every old pod was gone when the second NodeClaim appeared");
-            Ok(())
-        })
-    });
-    steps.add("at no time until the reclaim is more than {integer} pod(s) of Deployment {string} missing", |world, arguments| {
-        Box::pin(async move {
-            let (allowed, name) = (arguments.integer(0), arguments.text(1));
-            let wanted = world.replicas(name).await?;
-            let reclaim = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
-            let left = Duration::try_from(reclaim.duration_since(world.now())).context("the reclaim has passed already")?;
-            // Up to the reclaim, not through it: from then on the pods are gone with their instance.
-            crate::eventually::throughout(left.saturating_sub(Duration::from_secs(1)), async || {
-                let pods = world.pods_of_deployment(name).await?;
-                let running = pods.iter().filter(|pod| is_running(pod)).count();
-                ensure!(running + allowed >= wanted, "at {} only {running} of {wanted} pods run", world.now());
+    steps.add(
+        "a second NodeClaim is created within {duration} of the notice, before the last old pod is gone",
+        |world, arguments| {
+            Box::pin(async move {
+                let old = world.subject().await?.node_claim;
+                let node = world.subject_node_name().await?;
+                let created = world
+                    .by("a second NodeClaim exists", Moment::Notice, arguments.duration(0), async || {
+                        let claims = world.node_claims().await?;
+                        let others: Vec<String> =
+                            claims.iter().map(ResourceExt::name_any).filter(|name| *name != old).collect();
+                        Ok(Seen::when(!others.is_empty(), (), || "only the first NodeClaim exists".into()))
+                    })
+                    .await;
+                created?;
+                let left = world.workload_pods_on(&node).await?;
+                ensure!(!left.is_empty(), "every old pod was gone when the second NodeClaim appeared");
                 Ok(())
             })
-            .await
-        })
-    });
+        },
+    );
+    steps.add(
+        "at no time until the reclaim is more than {integer} pod(s) of Deployment {string} missing",
+        |world, arguments| {
+            Box::pin(async move {
+                let (allowed, name) = (arguments.integer(0), arguments.text(1));
+                let wanted = world.replicas(name).await?;
+                let reclaim = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
+                let left = Duration::try_from(reclaim.duration_since(world.now()))
+                    .context("the reclaim has passed already")?;
+                // Up to the reclaim, not through it: from then on the pods are gone with their instance.
+                crate::eventually::throughout(left.saturating_sub(Duration::from_secs(1)), async || {
+                    let pods = world.pods_of_deployment(name).await?;
+                    let running = pods.iter().filter(|pod| is_running(pod)).count();
+                    ensure!(running + allowed >= wanted, "at {} only {running} of {wanted} pods run", world.now());
+                    Ok(())
+                })
+                .await
+            })
+        },
+    );
     steps.add("the pods left the node by eviction until the reclaim", |world, _| {
         Box::pin(async move {
             let reclaim: Timestamp = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
             let removals = world.controller_pod_removals();
             let before: Vec<_> = removals.iter().filter(|removal| removal.at < reclaim).collect();
             ensure!(before.iter().any(|removal| removal.eviction), "nothing was evicted before the reclaim");
-            let deleted: Vec<&str> = before.iter().filter(|removal| !removal.eviction).map(|removal| removal.pod.as_str()).collect();
+            let deleted: Vec<&str> =
+                before.iter().filter(|removal| !removal.eviction).map(|removal| removal.pod.as_str()).collect();
             ensure!(deleted.is_empty(), "deleted and not evicted: {}", deleted.join(", "));
             Ok(())
         })

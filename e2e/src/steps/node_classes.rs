@@ -19,7 +19,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move { world.cloud().tag_security_group(DISCOVERY, arguments.text(0)).await })
     });
     steps.add("condition {string} of EC2NodeClass {string} is {string}", |world, arguments| {
-        Box::pin(async move { class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await })
+        Box::pin(
+            async move { class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await },
+        )
     });
     steps.add(
         "condition {string} of EC2NodeClass {string} is {string} with reason {string} and message {string}",
@@ -42,27 +44,41 @@ pub(super) fn register(steps: &mut Vocabulary) {
                 .await
         })
     });
-    steps.add("status.securityGroups of EC2NodeClass {string} has {integer} entry within {duration}", |world, arguments| {
-        Box::pin(async move {
-            let (name, count) = (arguments.text(0), arguments.integer(1));
-            world
-                .eventually(&format!("status.securityGroups has {count} entries"), arguments.duration(2), async || {
-                    let class = class(world, name).await?;
-                    let found = class.status.as_ref().map_or(0, |status| status.security_groups.len());
-                    Ok(Seen::when(found == count, (), || conditions_of(&class)))
-                })
-                .await
-        })
-    });
+    steps.add(
+        "status.securityGroups of EC2NodeClass {string} has {integer} entry within {duration}",
+        |world, arguments| {
+            Box::pin(async move {
+                let (name, count) = (arguments.text(0), arguments.integer(1));
+                world
+                    .eventually(
+                        &format!("status.securityGroups has {count} entries"),
+                        arguments.duration(2),
+                        async || {
+                            let class = class(world, name).await?;
+                            let found = class.status.as_ref().map_or(0, |status| status.security_groups.len());
+                            Ok(Seen::when(found == count, (), || conditions_of(&class)))
+                        },
+                    )
+                    .await
+            })
+        },
+    );
 }
 
 async fn class(world: &World, name: &str) -> anyhow::Result<Ec2NodeClass> {
     Ok(Api::<Ec2NodeClass>::all(world.kube()).get(name).await?)
 }
 
-async fn class_condition(world: &World, name: &str, kind: &str, status: &str, why: Option<(&str, &str)>) -> anyhow::Result<()> {
+async fn class_condition(
+    world: &World,
+    name: &str,
+    kind: &str,
+    status: &str,
+    why: Option<(&str, &str)>,
+) -> anyhow::Result<()> {
     let class = class(world, name).await?;
-    let found = condition(&class, kind).with_context(|| format!("there is no such condition: {}", conditions_of(&class)))?;
+    let found =
+        condition(&class, kind).with_context(|| format!("there is no such condition: {}", conditions_of(&class)))?;
     let as_said = why.is_none_or(|(reason, message)| found.reason == reason && found.message == message);
     ensure!(found.status.as_str() == status && as_said, "{}", conditions_of(&class));
     Ok(())

@@ -49,7 +49,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
 async fn left_by_eviction(world: &World) -> anyhow::Result<()> {
     let removals = world.controller_pod_removals();
     ensure!(!removals.is_empty(), "the controller evicted nothing");
-    let deleted: Vec<String> = removals.iter().filter(|removal| !removal.eviction).map(|removal| removal.pod.clone()).collect();
+    let deleted: Vec<String> =
+        removals.iter().filter(|removal| !removal.eviction).map(|removal| removal.pod.clone()).collect();
     ensure!(deleted.is_empty(), "deleted and not evicted: {}", deleted.join(", "));
     Ok(())
 }

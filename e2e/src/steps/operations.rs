@@ -50,13 +50,27 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world.warning("EC2NodeClass", |object| object == name, text, limit).await
         })
     });
-    steps.add("within {duration} a Warning event on a pod of Deployment {string} contains {string}", |world, arguments| {
-        Box::pin(async move {
-            let pods: Vec<String> = world.pods_of_deployment(arguments.text(1)).await?.iter().map(ResourceExt::name_any).collect();
-            ensure!(!pods.is_empty(), "the Deployment has no pods in namespace {NAMESPACE}");
-            world.warning("Pod", |object| pods.iter().any(|pod| pod == object), arguments.text(2), arguments.duration(0)).await
-        })
+    steps.add("within {duration} a Warning event on a NodeClaim contains {string}", |world, arguments| {
+        Box::pin(async move { world.warning("NodeClaim", |_| true, arguments.text(1), arguments.duration(0)).await })
     });
+    steps.add(
+        "within {duration} a Warning event on a pod of Deployment {string} contains {string}",
+        |world, arguments| {
+            Box::pin(async move {
+                let pods: Vec<String> =
+                    world.pods_of_deployment(arguments.text(1)).await?.iter().map(ResourceExt::name_any).collect();
+                ensure!(!pods.is_empty(), "the Deployment has no pods in namespace {NAMESPACE}");
+                world
+                    .warning(
+                        "Pod",
+                        |object| pods.iter().any(|pod| pod == object),
+                        arguments.text(2),
+                        arguments.duration(0),
+                    )
+                    .await
+            })
+        },
+    );
     steps.add("changing {string} of the manifest {string} to {string} is refused with {string}", |world, arguments| {
         Box::pin(async move {
             refused(world, arguments.text(1), arguments.text(0), arguments.text(2), arguments.text(3)).await
@@ -69,7 +83,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move { metric(world, arguments.text(0), &[], arguments.number(1)).await })
     });
     steps.add("metric {string} with reason {string} is {number}", |world, arguments| {
-        Box::pin(async move { metric(world, arguments.text(0), &[("reason", arguments.text(1))], arguments.number(2)).await })
+        Box::pin(async move {
+            metric(world, arguments.text(0), &[("reason", arguments.text(1))], arguments.number(2)).await
+        })
     });
     steps.add("metric {string} with decision {string} and reason {string} is {number}", |world, arguments| {
         Box::pin(async move {
@@ -94,7 +110,11 @@ async fn metric(world: &World, name: &str, labels: &[(&str, &str)], wanted: f64)
     });
     let (mut sum, mut count) = (0.0, 0);
     for line in series {
-        sum += line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).with_context(|| format!("no number in {line:?}"))?;
+        sum += line
+            .rsplit(' ')
+            .next()
+            .and_then(|value| value.parse::<f64>().ok())
+            .with_context(|| format!("no number in {line:?}"))?;
         count += 1;
     }
     ensure!(count > 0, "there is no such series");
@@ -104,12 +124,14 @@ async fn metric(world: &World, name: &str, labels: &[(&str, &str)], wanted: f64)
 
 /// Applies a manifest with one field changed, or taken away where the value is `null`.
 async fn apply_changed(world: &World, file: &str, path: &str, value: &str) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(world.manifest(file)).with_context(|| format!("cannot read the manifest {file}"))?;
+    let text =
+        std::fs::read_to_string(world.manifest(file)).with_context(|| format!("cannot read the manifest {file}"))?;
     let mut object: Value = serde_yaml_ng::from_str(&text)?;
     let (parents, last) = path.rsplit_once('.').with_context(|| format!("{path} has no parent"))?;
     let mut fields = &mut object;
     for part in parents.split('.') {
-        let inner = fields.as_object_mut().with_context(|| format!("{path} leads through something that is no object"))?;
+        let inner =
+            fields.as_object_mut().with_context(|| format!("{path} leads through something that is no object"))?;
         fields = inner.entry(part).or_insert_with(|| Value::Object(Map::new()));
     }
     let fields = fields.as_object_mut().with_context(|| format!("the parent of {path} is no object"))?;

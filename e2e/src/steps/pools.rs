@@ -49,21 +49,28 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
-    steps.add("condition {string} of the NodeClaim is {string} with reason {string} within {duration}", |world, arguments| {
-        Box::pin(async move {
-            let (kind, status, reason) = (arguments.text(0), arguments.text(1), arguments.text(2));
-            world
-                .eventually(&format!("condition {kind} is {status}"), arguments.duration(3), async || {
-                    let claim = world.subject_claim().await?.context("the NodeClaim is gone")?;
-                    let found = condition(&claim, kind);
-                    let holds = found.as_ref().is_some_and(|found| found.status.as_str() == status && found.reason == reason);
-                    Ok(Seen::when(holds, (), || conditions_of(&claim)))
-                })
-                .await
-        })
-    });
+    steps.add(
+        "condition {string} of the NodeClaim is {string} with reason {string} within {duration}",
+        |world, arguments| {
+            Box::pin(async move {
+                let (kind, status, reason) = (arguments.text(0), arguments.text(1), arguments.text(2));
+                world
+                    .eventually(&format!("condition {kind} is {status}"), arguments.duration(3), async || {
+                        let claim = world.subject_claim().await?.context("the NodeClaim is gone")?;
+                        let found = condition(&claim, kind);
+                        let holds = found
+                            .as_ref()
+                            .is_some_and(|found| found.status.as_str() == status && found.reason == reason);
+                        Ok(Seen::when(holds, (), || conditions_of(&claim)))
+                    })
+                    .await
+            })
+        },
+    );
     steps.add("condition {string} of NodePool {string} is {string}", |world, arguments| {
-        Box::pin(async move { pool_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await })
+        Box::pin(
+            async move { pool_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await },
+        )
     });
     steps.add("condition {string} of NodePool {string} is {string} with reason {string}", |world, arguments| {
         Box::pin(async move {
@@ -97,9 +104,16 @@ async fn claims(world: &World, count: usize, limit: Duration) -> anyhow::Result<
         .await
 }
 
-async fn pool_condition(world: &World, pool: &str, kind: &str, status: &str, reason: Option<&str>) -> anyhow::Result<()> {
+async fn pool_condition(
+    world: &World,
+    pool: &str,
+    kind: &str,
+    status: &str,
+    reason: Option<&str>,
+) -> anyhow::Result<()> {
     let pool = Api::<NodePool>::all(world.kube()).get(pool).await?;
-    let found = condition(&pool, kind).with_context(|| format!("there is no such condition: {}", conditions_of(&pool)))?;
+    let found =
+        condition(&pool, kind).with_context(|| format!("there is no such condition: {}", conditions_of(&pool)))?;
     let holds = found.status.as_str() == status && reason.is_none_or(|reason| found.reason == reason);
     ensure!(holds, "{}", conditions_of(&pool));
     Ok(())

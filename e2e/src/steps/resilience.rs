@@ -18,8 +18,12 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world.backend().kill_controller(0).await
         })
     });
-    steps.add("the controller is started again", |world, _| Box::pin(async move { world.backend().start_controller(0).await }));
-    steps.add("a second replica of the controller runs", |world, _| Box::pin(async move { world.backend().start_controller(1).await }));
+    steps.add("the controller is started again", |world, _| {
+        Box::pin(async move { world.backend().start_controller(0).await })
+    });
+    steps.add("a second replica of the controller runs", |world, _| {
+        Box::pin(async move { world.backend().start_controller(1).await })
+    });
     steps.add("the leading replica is killed", |world, _| {
         Box::pin(async move {
             // The first to start leads: the second found the lease taken.
@@ -66,5 +70,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the node role has neither access entry nor aws-auth mapping", |world, _| {
         Box::pin(async move { world.cloud().admit_node_role(false).await })
     });
-    steps.add("the node role is given an access entry", |world, _| Box::pin(async move { world.cloud().admit_node_role(true).await }));
+    steps.add("the node role is given an access entry", |world, _| {
+        Box::pin(async move { world.cloud().admit_node_role(true).await })
+    });
 }

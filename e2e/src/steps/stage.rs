@@ -7,8 +7,12 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("a cluster set up as the guides describe", |world, _| {
         Box::pin(async move { world.backend().start_controller(0).await })
     });
-    steps.add("a cluster set up as the guides describe, its controller not yet started", |_, _| Box::pin(async { Ok(()) }));
-    steps.add("the controller is started", |world, _| Box::pin(async move { world.backend().start_controller(0).await }));
+    steps.add("a cluster set up as the guides describe, its controller not yet started", |_, _| {
+        Box::pin(async { Ok(()) })
+    });
+    steps.add("the controller is started", |world, _| {
+        Box::pin(async move { world.backend().start_controller(0).await })
+    });
     steps.add("the manifest {string} is applied", |world, arguments| {
         Box::pin(async move { world.apply_file(arguments.text(0)).await })
     });

@@ -38,7 +38,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move {
             let name = arguments.text(0);
             world
-                .by(&format!("pod {name} is Running"), Moment::Launch, arguments.duration(1), async || look_at_pod(world, name).await)
+                .by(&format!("pod {name} is Running"), Moment::Launch, arguments.duration(1), async || {
+                    look_at_pod(world, name).await
+                })
                 .await
         })
     });
@@ -53,7 +55,11 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move {
             let pods = world.pods_of_deployment(arguments.text(1)).await?;
             let pending = pods.iter().filter(|pod| is_pending(pod)).count();
-            ensure!(pending == arguments.integer(0) && pods.len() == pending, "{pending} of {} pods are Pending", pods.len());
+            ensure!(
+                pending == arguments.integer(0) && pods.len() == pending,
+                "{pending} of {} pods are Pending",
+                pods.len()
+            );
             Ok(())
         })
     });
@@ -61,35 +67,53 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move {
             let (count, name) = (arguments.integer(0), arguments.text(1));
             let expected = format!("{count} pods of Deployment {name} are Running");
-            world.eventually(&expected, arguments.duration(2), async || world.running_pods(name, count, None).await).await?;
+            world
+                .eventually(&expected, arguments.duration(2), async || world.running_pods(name, count, None).await)
+                .await?;
             Ok(())
         })
     });
-    steps.add("all {integer} pods of Deployment {string} are Running within {duration} of the launch", |world, arguments| {
-        Box::pin(async move {
-            let (count, name) = (arguments.integer(0), arguments.text(1));
-            let expected = format!("{count} pods of Deployment {name} are Running");
-            world.by(&expected, Moment::Launch, arguments.duration(2), async || world.running_pods(name, count, None).await).await?;
-            Ok(())
-        })
-    });
-    steps.add("all {integer} pods of Deployment {string} run on that node within {duration} of the launch", |world, arguments| {
-        Box::pin(async move {
-            let (count, name) = (arguments.integer(0), arguments.text(1));
-            let expected = format!("{count} pods of Deployment {name} are Running");
-            let limit = arguments.duration(2);
-            let pods = world.by(&expected, Moment::Launch, limit, async || world.running_pods(name, count, None).await).await?;
-            let node = world.subject_node().await?.context("the NodeClaim has no node")?.name_any();
-            let elsewhere: Vec<String> = pods.iter().filter(|pod| node_of(pod) != Some(&node)).map(Pod::name_any).collect();
-            ensure!(elsewhere.is_empty(), "not on node {node}: {}", elsewhere.join(", "));
-            Ok(())
-        })
-    });
-    steps.add("all {integer} pods of Deployment {string} are Running on another node within {duration}", |world, arguments| {
-        Box::pin(async move {
-            run_elsewhere(world, arguments.text(1), arguments.integer(0), None, arguments.duration(2)).await
-        })
-    });
+    steps.add(
+        "all {integer} pods of Deployment {string} are Running within {duration} of the launch",
+        |world, arguments| {
+            Box::pin(async move {
+                let (count, name) = (arguments.integer(0), arguments.text(1));
+                let expected = format!("{count} pods of Deployment {name} are Running");
+                world
+                    .by(&expected, Moment::Launch, arguments.duration(2), async || {
+                        world.running_pods(name, count, None).await
+                    })
+                    .await?;
+                Ok(())
+            })
+        },
+    );
+    steps.add(
+        "all {integer} pods of Deployment {string} run on that node within {duration} of the launch",
+        |world, arguments| {
+            Box::pin(async move {
+                let (count, name) = (arguments.integer(0), arguments.text(1));
+                let expected = format!("{count} pods of Deployment {name} are Running");
+                let limit = arguments.duration(2);
+                let pods = world
+                    .by(&expected, Moment::Launch, limit, async || world.running_pods(name, count, None).await)
+                    .await?;
+                let node = world.subject_node().await?.context("the NodeClaim has no node")?.name_any();
+                let elsewhere: Vec<String> =
+                    pods.iter().filter(|pod| node_of(pod) != Some(&node)).map(Pod::name_any).collect();
+                ensure!(elsewhere.is_empty(), "not on node {node}: {}", elsewhere.join(", "));
+                Ok(())
+            })
+        },
+    );
+    steps.add(
+        "all {integer} pods of Deployment {string} are Running on another node within {duration}",
+        |world, arguments| {
+            Box::pin(async move {
+                run_elsewhere(world, arguments.text(1), arguments.integer(0), None, arguments.duration(2)).await
+            })
+        },
+    );
     steps.add(
         "all {integer} pods of Deployment {string} are Running on another node within {duration} of the notice",
         |world, arguments| {
@@ -123,7 +147,13 @@ async fn pod_runs(world: &World, name: &str, limit: Duration) -> anyhow::Result<
 }
 
 /// The pods run, none of them on the node that the scenario has spoken of so far. That node may be gone by now.
-async fn run_elsewhere(world: &World, name: &str, count: usize, since: Option<Moment>, limit: Duration) -> anyhow::Result<()> {
+async fn run_elsewhere(
+    world: &World,
+    name: &str,
+    count: usize,
+    since: Option<Moment>,
+    limit: Duration,
+) -> anyhow::Result<()> {
     let old = world.subject_node_name().await?;
     let expected = format!("{count} pods of Deployment {name} are Running on another node than {old}");
     let look = async || world.running_pods(name, count, Some(&old)).await;

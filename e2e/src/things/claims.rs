@@ -61,7 +61,11 @@ impl World {
     /// How many instances calls have launched.
     pub async fn launches(&self) -> anyhow::Result<usize> {
         let calls = self.cloud().calls().await?;
-        Ok(calls.iter().filter(|call| call.is_launch() && call.status == 200).map(|call| call.answer.matches("<item>i-").count()).sum())
+        Ok(calls
+            .iter()
+            .filter(|call| call.is_launch() && call.status == 200)
+            .map(|call| call.answer.matches("<item>i-").count())
+            .sum())
     }
 
     /// When the last pod of a workload left the node: the moment at which none was seen there any more.

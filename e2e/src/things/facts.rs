@@ -20,7 +20,11 @@ pub fn conditions_of(object: &impl HasConditions) -> String {
     let one = |condition: &Condition| {
         let Condition { type_, status, reason, message, .. } = condition;
         let status = status.as_str();
-        if message.is_empty() { format!("{type_}={status} ({reason})") } else { format!("{type_}={status} ({reason}: {message})") }
+        if message.is_empty() {
+            format!("{type_}={status} ({reason})")
+        } else {
+            format!("{type_}={status} ({reason}: {message})")
+        }
     };
     let all: Vec<String> = object.conditions().iter().map(one).collect();
     if all.is_empty() { "no conditions".into() } else { all.join(", ") }
@@ -53,7 +57,11 @@ impl World {
 
     /// Every pod that the controller evicted or deleted, in order.
     pub fn controller_pod_removals(&self) -> Vec<PodRemoval> {
-        self.recorder().pod_removals().into_iter().filter(|removal| removal.caller.starts_with(crate::backend::CONTROLLER)).collect()
+        self.recorder()
+            .pod_removals()
+            .into_iter()
+            .filter(|removal| removal.caller.starts_with(crate::backend::CONTROLLER))
+            .collect()
     }
 
     /// Waits for an event with this reason on an object.
@@ -67,7 +75,13 @@ impl World {
     }
 
     /// Waits for a Warning event on an object of a kind whose message contains the text.
-    pub async fn warning(&self, kind: &str, on: impl Fn(&str) -> bool, text: &str, limit: Duration) -> anyhow::Result<()> {
+    pub async fn warning(
+        &self,
+        kind: &str,
+        on: impl Fn(&str) -> bool,
+        text: &str,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
         self.look_for_event(&format!("a Warning event on the {kind}"), limit, |event| {
             let object = &event.involved_object;
             let same = object.kind.as_deref() == Some(kind) && object.name.as_deref().is_some_and(&on);
@@ -77,13 +91,25 @@ impl World {
         .await
     }
 
-    async fn look_for_event(&self, expected: &str, limit: Duration, wanted: impl Fn(&Event) -> bool) -> anyhow::Result<()> {
+    async fn look_for_event(
+        &self,
+        expected: &str,
+        limit: Duration,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> anyhow::Result<()> {
         self.eventually(expected, limit, async || {
             let events = self.list::<Event>().await?;
             let line = |event: &Event| {
                 let object = &event.involved_object;
                 let part = |text: &Option<String>| text.clone().unwrap_or_default();
-                format!("{} {} {}/{}: {}", part(&event.type_), part(&event.reason), part(&object.kind), part(&object.name), part(&event.message))
+                format!(
+                    "{} {} {}/{}: {}",
+                    part(&event.type_),
+                    part(&event.reason),
+                    part(&object.kind),
+                    part(&object.name),
+                    part(&event.message)
+                )
             };
             let found = events.iter().any(&wanted);
             Ok(Seen::when(found, (), || events.iter().map(line).collect::<Vec<_>>().join("\n")))

@@ -41,7 +41,8 @@ impl World {
     pub async fn pods_of_deployment(&self, deployment: &str) -> anyhow::Result<Vec<Pod>> {
         let sets = self.api::<ReplicaSet>().list(&ListParams::default()).await?.items;
         let owner = [deployment.to_owned()];
-        let sets: Vec<String> = sets.iter().filter(|set| is_owned_by(*set, "Deployment", &owner)).map(ResourceExt::name_any).collect();
+        let sets: Vec<String> =
+            sets.iter().filter(|set| is_owned_by(*set, "Deployment", &owner)).map(ResourceExt::name_any).collect();
         self.pods_owned_by("ReplicaSet", &sets).await
     }
 
@@ -60,7 +61,9 @@ impl World {
     /// Every pod on a node that is not a DaemonSet's.
     pub async fn workload_pods_on(&self, node: &str) -> anyhow::Result<Vec<Pod>> {
         let mut pods = self.list::<Pod>().await?;
-        pods.retain(|pod| node_of(pod) == Some(node) && !pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet"));
+        pods.retain(|pod| {
+            node_of(pod) == Some(node) && !pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet")
+        });
         Ok(pods)
     }
 
@@ -85,10 +88,18 @@ impl World {
     }
 
     /// A look for exactly so many running pods of a Deployment, none of them on a certain node.
-    pub async fn running_pods(&self, deployment: &str, count: usize, not_on: Option<&str>) -> anyhow::Result<Seen<Vec<Pod>>> {
+    pub async fn running_pods(
+        &self,
+        deployment: &str,
+        count: usize,
+        not_on: Option<&str>,
+    ) -> anyhow::Result<Seen<Vec<Pod>>> {
         let pods = self.pods_of_deployment(deployment).await?;
-        let running: Vec<Pod> =
-            pods.iter().filter(|pod| is_running(pod) && (not_on.is_none() || node_of(pod) != not_on)).cloned().collect();
+        let running: Vec<Pod> = pods
+            .iter()
+            .filter(|pod| is_running(pod) && (not_on.is_none() || node_of(pod) != not_on))
+            .cloned()
+            .collect();
         Ok(Seen::when(running.len() == count, running, || describe(&pods)))
     }
 }
