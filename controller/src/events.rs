@@ -120,6 +120,8 @@ struct Shared {
 
 struct State {
     queue: VecDeque<(Event, Timestamp)>,
+    /// Whether events have been lost since the queue was last empty; that is logged once.
+    is_overrun: bool,
     /// Until when an event with this key is not repeated.
     silent_until: BTreeMap<String, Timestamp>,
     allowance: f64,
@@ -131,6 +133,7 @@ impl Events {
     pub(crate) fn new(clock: Clock) -> Self {
         let state = State {
             queue: VecDeque::new(),
+            is_overrun: false,
             silent_until: BTreeMap::new(),
             allowance: NOMINATED_BURST,
             allowance_at: clock.now(),
@@ -146,7 +149,10 @@ impl Events {
             return;
         }
         if state.queue.len() >= QUEUE_LENGTH {
-            tracing::warn!(reason = %event.reason, "dropped an event, too many are waiting to be written");
+            // Ten thousand pods without a place must not cost ten thousand lines.
+            if !std::mem::replace(&mut state.is_overrun, true) {
+                tracing::warn!(reason = %event.reason, "dropped an event, too many are waiting to be written");
+            }
             return;
         }
         state.queue.push_back((event, now));
@@ -159,7 +165,7 @@ impl Events {
         let mut writer = Writer { kube, sequence: 0, counted: BTreeMap::new() };
         loop {
             let arrived = self.0.arrived.notified();
-            let next = self.0.lock().queue.pop_front();
+            let next = self.0.lock().take_next();
             match next {
                 Some((event, at)) => writer.write(event, at).await,
                 None => arrived.await,
@@ -175,6 +181,12 @@ impl Shared {
 }
 
 impl State {
+    fn take_next(&mut self) -> Option<(Event, Timestamp)> {
+        let next = self.queue.pop_front();
+        self.is_overrun &= next.is_some();
+        next
+    }
+
     fn is_silenced(&mut self, event: &Event, now: Timestamp) -> bool {
         if event.dedupe.is_empty() {
             return false;
@@ -390,5 +402,8 @@ mod tests {
             events.publish(nominated(&number.to_string()));
         }
         assert_eq!(waiting(&events), QUEUE_LENGTH);
+        assert!(events.0.lock().is_overrun, "told once for the burst");
+        while events.0.lock().take_next().is_some() {}
+        assert!(!events.0.lock().is_overrun, "the next burst is told again");
     }
 }

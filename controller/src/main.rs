@@ -7,9 +7,14 @@ use controller::{crd, process, telemetry};
 use controller_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-#[tokio::main]
-async fn main() -> std::process::ExitCode {
-    process::exit_code(run(Args::parse()).await)
+/// A decision computes without pause on the thread that asks for it; leases, watches and probes need others meanwhile, also
+/// where the container has a single CPU.
+const WORKER_THREADS: usize = 4;
+
+fn main() -> std::process::ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
+    process::exit_code(runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(args))))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {

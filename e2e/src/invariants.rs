@@ -13,8 +13,9 @@ const UNCLAIMED_LIMIT: SignedDuration = SignedDuration::from_secs(210);
 /// Instances of one NodePool that die young within half an hour: two may be bad luck, a third is a loop.
 const OSCILLATION_LIMIT: usize = 3;
 const OSCILLATION_WINDOW: SignedDuration = SignedDuration::from_mins(30);
-/// What dying young is. Long enough for a node to boot and be found empty, shorter than any wait that a NodePool sets.
-const YOUNG: SignedDuration = SignedDuration::from_mins(5);
+/// What dying young is: shorter than a boot and the wait of the features' NodePool together, and than a boot and the two
+/// minutes of a spot notice.
+const YOUNG: SignedDuration = SignedDuration::from_secs(75);
 
 /// The state of the world at one instant, as far as the rules ask.
 #[derive(Clone, Debug, Default)]
@@ -362,6 +363,23 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_goes_leaves_its_share_of_the_limit_to_its_successor() {
+        let mut world = sound();
+        world.instances.push(instance("i-2"));
+        world.claims = vec![Claim { deleting: true, ..claim("i-1") }, Claim { cpu_m: 16_000, ..claim("i-2") }];
+        assert_eq!(broken_rules(&world, &mut History::default()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_instance_that_ends_counts_against_no_budget() {
+        let mut world = sound();
+        world.instances.push(instance("i-2"));
+        let going = |id| Claim { disrupted: true, deleting: true, ..claim(id) };
+        world.claims = vec![Claim { instance_terminating: true, ..going("i-1") }, going("i-2")];
+        assert_eq!(broken_rules(&world, &mut History::default()), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_budget_that_is_passed_is_seen() {
         fires("budgets are respected", |world| {
             world.instances.push(instance("i-2"));
@@ -397,9 +415,18 @@ mod tests {
     }
 
     #[test]
+    fn a_protected_pod_that_is_gone_by_the_next_look_is_seen() {
+        let mut history = History::default();
+        let before = Seen { protected_pods: BTreeSet::from(["default/a".into()]), ..sound() };
+        assert_eq!(broken_rules(&before, &mut history), Vec::<String>::new());
+        let after = Seen { removals: vec![removal("default/a", true)], ..sound() };
+        assert!(broken_rules(&after, &mut history)[0].starts_with("do-not-disrupt is respected"));
+    }
+
+    #[test]
     fn a_loop_of_launches_and_terminations_is_seen() {
         fires("no create/remove loop", |world| {
-            world.now = at(200);
+            world.now = at(60);
             world.instances.extend(["i-2", "i-3", "i-4"].map(|id| Instance { live: false, ..instance(id) }));
         });
     }

@@ -242,7 +242,10 @@ impl Record {
                 self.removals.push(removal(&format!("{namespace}/{pod}"), false));
             }
             ("patch" | "update", [.., "nodes", node]) => {
-                let taints = call.request.pointer("/body/spec/taints").and_then(Value::as_array).into_iter().flatten();
+                // From the answer: a request may be a patch of any kind.
+                let answer: Value =
+                    serde_json::from_str(call.response.as_str().unwrap_or_default()).unwrap_or_default();
+                let taints = answer.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
                 let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
                 self.taints
                     .extend(taints.map(|t| (node.to_string(), format!("{}:{}", text(t, "key"), text(t, "effect")))));

@@ -218,6 +218,8 @@ impl World {
 
     /// Ends the scenario: what must hold once nothing is asked any more.
     pub async fn finish(mut self) -> anyhow::Result<()> {
+        // The invariants are looked at once a second: what the last step saw has to be seen by them too.
+        self.pass(Duration::from_secs(2)).await;
         match self.broken_invariant() {
             Some(broken) => Err(anyhow!(broken)),
             None => Ok(()),

@@ -26,18 +26,29 @@ Feature: Spot notices
     Given the manifest "slow.yaml" is applied
     And all 4 pods of Deployment "slow" are Running within 3m
     When a spot interruption notice arrives for the instance
-    Then a second NodeClaim is created within 20s of the notice, before the last old pod is gone
+    Then a second NodeClaim is created within 20s of the notice, while the old pods shut down
     And all 4 pods of Deployment "slow" are Running on another node within 120s of the notice
 
   @essential @interruption.pdb-still-honoured
-  Scenario: A budget of one at a time is kept to, and what it still holds when the instance goes is scheduled again
+  Scenario: A budget of one at a time is kept to
     Given the manifest "web.yaml" is applied
     And all 4 pods of Deployment "web" are Running within 3m
     When a spot interruption notice arrives for the instance
     Then at no time until the reclaim is more than 1 pod of Deployment "web" missing
     And the pods left the node by eviction until the reclaim
+    And all 4 pods of Deployment "web" are Running on another node within 120s of the notice
+
+  @essential @interruption.pdb-still-honoured
+  Scenario: What a budget still holds when the instance goes is scheduled again
+    Given the manifest "web.yaml" is applied
+    And all 4 pods of Deployment "web" are Running within 3m
+    And spot capacity is exhausted
+    When a spot interruption notice arrives for the instance
+    Then at no time until the reclaim is more than 1 pod of Deployment "web" missing
+    And the pods left the node by eviction until the reclaim
     And the instance is reclaimed 120s after the notice
-    And all 4 pods of Deployment "web" are Running on another node within 10m of the notice
+    When spot capacity is restored
+    Then all 4 pods of Deployment "web" are Running on another node within 10m of the notice
 
   @interruption.message-deleted-after-handling
   Scenario: Every message is handled once and deleted, also of instances that are not ours

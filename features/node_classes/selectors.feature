@@ -13,7 +13,7 @@ Feature: Selectors that match nothing
     Then condition "SubnetsReady" of EC2NodeClass "default" is "False" with reason "SubnetsNotFound" and message "SubnetSelector did not match any Subnets"
     And condition "Ready" of EC2NodeClass "default" is "False"
     And condition "Ready" of NodePool "default" is "False"
-    And no instance was launched
+    And EC2 was never asked for an instance
     And all 10 pods of Deployment "nginx" are Pending
     When the subnets carry the discovery tag with value "demo"
     Then status.subnets of EC2NodeClass "default" has 3 entries within 90s
@@ -31,7 +31,7 @@ Feature: Selectors that match nothing
     Then condition "SecurityGroupsReady" of EC2NodeClass "default" is "False" with reason "SecurityGroupsNotFound" and message "SecurityGroupSelector did not match any SecurityGroups"
     And condition "Ready" of EC2NodeClass "default" is "False"
     And condition "Ready" of NodePool "default" is "False"
-    And no instance was launched
+    And EC2 was never asked for an instance
     And all 10 pods of Deployment "nginx" are Pending
     When the security group carries the discovery tag with value "demo"
     Then status.securityGroups of EC2NodeClass "default" has 1 entry within 90s

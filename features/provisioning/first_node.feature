@@ -15,7 +15,7 @@ Feature: The first node
     And the instance has between 6 and 16 vCPUs
     And the instance is the one that the catalogue's prices give for the request
     And all 10 pods of Deployment "nginx" run on that node within 60s of the launch
-    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
+    And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
     And exactly 1 NodeClaim exists within 1s
 
   @essential @provisioning.launched-log-line
@@ -30,7 +30,7 @@ Feature: The first node
     Then exactly 1 NodeClaim is launched within 1m
     And pod "single" is Running within 60s of the launch
     And the node carries the label "karpenter.sh/nodepool" with value "default"
-    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
+    And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
 
   @provisioning.daemonset-overhead-counted
   Scenario: What DaemonSets will ask of a new node is counted when it is sized

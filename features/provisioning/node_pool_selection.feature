@@ -9,7 +9,7 @@ Feature: Which NodePool serves a pod
     When a pod "single" that asks for 1 CPU is created
     And 1m passes
     Then no NodeClaim exists
-    And no instance was launched
+    And EC2 was never asked for an instance
     And pod "single" is Pending
     And the controller logs "no dynamic nodepools found"
 

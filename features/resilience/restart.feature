@@ -12,7 +12,7 @@ Feature: Restarts lose nothing
     And the controller is started again
     Then all 10 pods of Deployment "nginx" are Running within 5m
     And after 5m exactly 1 instance is running
-    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
+    And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
 
   @resilience.leader-election
   Scenario: A second replica takes over from a leader that was killed
@@ -21,7 +21,7 @@ Feature: Restarts lose nothing
     And the leading replica is killed
     Then all 10 pods of Deployment "nginx" are Running within 5m
     And after 5m exactly 1 instance is running
-    And exactly 1 CreateFleet call of type "instant" asked for 1 instance with strategy "price-capacity-optimized"
+    And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
 
   @resilience.orphan-instance-removed
   Scenario: An instance of this cluster without NodeClaim is terminated, one of another cluster is not

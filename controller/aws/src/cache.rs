@@ -67,13 +67,12 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
         lock(&self.entries).retain(|key, (value, _)| keep(key, value));
     }
 
-    /// Takes out everything that has expired.
-    pub(crate) fn take_expired(&self) -> Vec<(K, V)> {
+    /// Takes out one entry that has expired, the first by key.
+    pub(crate) fn take_expired(&self) -> Option<(K, V)> {
         let now = self.clock.now();
         let mut entries = lock(&self.entries);
-        let expired: Vec<K> =
-            entries.iter().filter(|(_, (_, expiry))| *expiry <= now).map(|(key, _)| key.clone()).collect();
-        expired.into_iter().filter_map(|key| entries.remove(&key).map(|(value, _)| (key, value))).collect()
+        let key = entries.iter().find(|(_, (_, expiry))| *expiry <= now).map(|(key, _)| key.clone())?;
+        entries.remove(&key).map(|(value, _)| (key, value))
     }
 
     fn expiry(&self) -> Timestamp {
@@ -108,8 +107,8 @@ mod tests {
         assert_eq!((cache.get(&"read"), cache.get_and_extend(&"used")), (Some(1), Some(2)));
         pass(40).await;
         assert_eq!((cache.get(&"read"), cache.get(&"used")), (None, Some(2)));
-        assert_eq!(cache.take_expired(), [("read", 1)]);
-        assert_eq!(cache.take_expired(), []);
+        assert_eq!(cache.take_expired(), Some(("read", 1)));
+        assert_eq!(cache.take_expired(), None);
     }
 
     #[tokio::test(start_paused = true)]

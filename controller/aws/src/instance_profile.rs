@@ -159,15 +159,18 @@ impl InstanceProfiles {
         if is_valid_name(&name) { self.delete(&name).await } else { Ok(()) }
     }
 
-    /// Deletes this cluster's profiles that are neither in use nor protected; answers their names.
+    /// Deletes this cluster's profiles that are neither in use nor protected; answers their names. One that cannot be deleted
+    /// does not keep the others; it is told and tried again next time.
     pub(crate) async fn collect(&self, in_use: &BTreeSet<String>) -> Result<Vec<String>, AwsError> {
         let mut deleted = Vec::new();
         for name in self.list(&self.path()).await? {
             if in_use.contains(&name) || self.protected.get(&name).is_some() {
                 continue;
             }
-            self.delete(&name).await?;
-            deleted.push(name);
+            match self.delete(&name).await {
+                Ok(()) => deleted.push(name),
+                Err(error) => tracing::error!(instance_profile = name, %error, "failed deleting instance profile"),
+            }
         }
         Ok(deleted)
     }

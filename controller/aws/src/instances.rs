@@ -212,9 +212,13 @@ impl Instances {
     }
 
     /// One answer per id, in order. Ids that the common answer lacks, all of them if it failed, are asked for one by one:
-    /// a single id that is gone fails the whole call.
+    /// a single id that is gone fails the whole call. Not so when EC2 is throttling or failing: five hundred calls in the
+    /// place of one would keep it so, and every caller tries again.
     async fn describe_each(&self, ids: Vec<String>) -> Vec<Described> {
-        let found = self.describe_ids(&ids).await.unwrap_or_default();
+        let found = match self.describe_ids(&ids).await {
+            Err(error) if error.is_transient() => return vec![Err(error); ids.len()],
+            found => found.unwrap_or_default(),
+        };
         let each = ids.iter().map(async |id| match found.get(id) {
             Some(instance) => Ok(Some(instance.clone())),
             None => Ok(self.describe_ids(std::slice::from_ref(id)).await?.remove(id)),
@@ -255,7 +259,11 @@ impl Instances {
     }
 
     async fn terminate_each(&self, ids: Vec<String>) -> Vec<Result<(), AwsError>> {
-        let terminating = self.terminate_ids(&ids).await.unwrap_or_default();
+        let terminating = match self.terminate_ids(&ids).await {
+            // As above.
+            Err(error) if error.is_transient() => return vec![Err(error); ids.len()],
+            terminating => terminating.unwrap_or_default(),
+        };
         let each = ids.iter().map(async |id| {
             if terminating.contains(id) {
                 return Ok(());

@@ -235,7 +235,12 @@ impl LaunchTemplates {
     /// Sees to it that the template exists; answers its name.
     pub(crate) async fn ensure(&self, template: &Template) -> Result<String, AwsError> {
         let name = template.name();
+        // One that is known need not wait until others are made or deleted: clean-up takes only what has expired.
+        if self.known.get_and_extend(&name).is_some() {
+            return Ok(name);
+        }
         let _gate = self.gate.lock().await;
+        // Another launch may have made it meanwhile.
         if self.known.get_and_extend(&name).is_some() {
             return Ok(name);
         }
@@ -293,9 +298,11 @@ impl LaunchTemplates {
 
     /// Deletes the templates that have not been used for a while. One that cannot be deleted is tried again later.
     pub(crate) async fn clean_up(&self) -> Result<(), AwsError> {
-        let _gate = self.gate.lock().await;
         let mut outcome = Ok(());
-        for (name, id) in self.known.take_expired() {
+        loop {
+            // Gone through for each template: after a take-over there may be hundreds, and launches wait at the gate.
+            let _gate = self.gate.lock().await;
+            let Some((name, id)) = self.known.take_expired() else { return outcome };
             let deleted = self.client.delete_launch_template().launch_template_id(&id).send().await;
             match deleted.map_err(|error| AwsError::new("EC2", "DeleteLaunchTemplate", error)) {
                 Err(error) if !error.is_not_found() => {
@@ -305,7 +312,6 @@ impl LaunchTemplates {
                 _ => tracing::debug!(launch_template_name = name, id, "deleted launch template"),
             }
         }
-        outcome
     }
 
     /// Deletes every template of a class, by name.

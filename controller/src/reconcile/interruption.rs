@@ -196,6 +196,11 @@ fn mark_unavailable(context: &Context, claim: &NodeClaim) {
 }
 
 async fn act(context: &Context, claim: &NodeClaim, notice: &Notice) -> Result<(), ReconcileError> {
+    // Another message about the same instance may have been acted on since the claim was looked up.
+    let current = context.mirror.node_claim(claim.metadata.name.as_deref().unwrap_or_default());
+    let Some(claim) = current.as_deref().filter(|current| current.metadata.uid == claim.metadata.uid) else {
+        return Ok(());
+    };
     let node = node_of(context, claim);
     context.events.publish(notice.event(reference(claim)));
     if let Some(node) = &node {

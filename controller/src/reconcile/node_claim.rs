@@ -133,7 +133,11 @@ impl Pass<'_> {
         self.initialize(&nodes).await;
         self.follow_pods(&nodes);
         self.judge_consolidatable();
-        self.write().await?;
+        if let Err(error) = self.write().await {
+            // The pods that came or went must be news again to the next look, or their instant would be lost.
+            self.memory.forget(self.name());
+            return Err(error);
+        }
         if self.check_liveness().await? == Fate::Deleted || self.check_expiration().await? == Fate::Deleted {
             return Ok(Requeue::OnChange);
         }

@@ -199,9 +199,10 @@ impl Stages<'_> {
     }
 }
 
-/// The VolumeAttachments of a node. They are read when a node goes, rather than watched all the time.
+/// The VolumeAttachments of a node. They are read when a node goes, rather than watched all the time; from the API server's
+/// cache, so that many nodes that go at once do not each cost a read of the whole list from its store.
 async fn attachments(context: &Context, node: &str) -> Result<Vec<Attachment>, ReconcileError> {
-    let all = match Api::<VolumeAttachment>::all(context.kube.clone()).list(&ListParams::default()).await {
+    let all = match Api::<VolumeAttachment>::all(context.kube.clone()).list(&ListParams::default().match_any()).await {
         // A cluster without the storage API has no attachments.
         Err(error) if is_not_found(&error) => return Ok(Vec::new()),
         answer => answer.context("listing VolumeAttachments")?,
@@ -220,7 +221,7 @@ async fn attachments(context: &Context, node: &str) -> Result<Vec<Attachment>, R
 /// The PersistentVolumes of the node's pods that are not drained.
 async fn staying_volumes(context: &Context, node: &str) -> Result<BTreeSet<String>, ReconcileError> {
     let now = context.clock.now();
-    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let on_node = ListParams::default().match_any().fields(&format!("spec.nodeName={node}"));
     let pods = Api::<api::Pod>::all(context.kube.clone()).list(&on_node).await.context("listing the node's pods")?;
     let mut volumes = BTreeSet::new();
     for pod in pods.items.iter().filter(|pod| !Pod::from_api(pod).is_drainable(now)) {

@@ -37,6 +37,9 @@ const KUBERNETES_VERSION: &str = "v1.36.3";
 /// At most this often are the invariants looked at. They are about seconds and minutes; a look is a walk over everything.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often they are looked at where nothing changes.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
 /// What eksctl and the guides leave in a cluster: the address of its DNS, and the DaemonSets of every node.
 const STAGE: &str = include_str!("stage.yaml");
 
@@ -131,7 +134,8 @@ impl Embedded {
         };
         self.parts.spawn_local(async move {
             loop {
-                changed.notified().await;
+                // After a change, and now and then without one: some rules are about time alone.
+                let _ = tokio::time::timeout(LOOK_AT_LEAST_EVERY, changed.notified()).await;
                 invariants.look(&watcher.seen());
                 tokio::time::sleep(LOOK_EVERY).await;
             }

@@ -94,7 +94,6 @@ impl Cloud for FakeCloud {
                 price: *price,
                 interruption_band: offering.interruption_band,
                 vcpus: offering.instance_type.vcpus,
-                memory_mib: offering.instance_type.memory_mib,
             };
             offering.spot.iter().map(offer).collect::<Vec<_>>()
         };

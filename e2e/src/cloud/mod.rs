@@ -80,8 +80,6 @@ pub struct SpotOffer {
     pub interruption_band: u8,
     /// Virtual CPUs.
     pub vcpus: u32,
-    /// Memory in MiB.
-    pub memory_mib: u64,
 }
 
 /// What a scenario may do to the cloud. What a backend's cloud cannot do is an error that says so.

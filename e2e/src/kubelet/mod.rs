@@ -1,9 +1,9 @@
 //! The kubelets of all instances: reads what the controller wrote as user data, boots, joins the cluster if it may, and
 //! runs and ends the pods bound to it. Every backend but EKS uses it.
 //!
-//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: no heartbeats (a kubelet that stops is reported `Unknown` after the grace period the node
-//! lifecycle controller would give it), no images (a container starts after a fixed time), no probes (a started container
-//! is ready).
+//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: no heartbeats (a
+//! kubelet that stops is reported `Unknown` after the grace period the node lifecycle controller would give it), no images
+//! (a container starts after a fixed time), no probes (a started container is ready).
 
 mod node;
 mod pods;
@@ -35,6 +35,8 @@ const READY_AFTER: Duration = Duration::from_secs(3);
 const POD_START: Duration = Duration::from_secs(2);
 /// How long a container takes to stop when asked, after a `preStop` sleep if it has one.
 const POD_STOP: Duration = Duration::from_secs(1);
+/// How soon a request that failed is sent again.
+const RETRY: Duration = Duration::from_secs(1);
 /// How often a kubelet that is not admitted tries again.
 const JOIN_RETRY: Duration = Duration::from_secs(10);
 /// From the last heartbeat to Ready `Unknown`: the node lifecycle controller's grace period (--node-monitor-grace-period).
@@ -180,8 +182,12 @@ impl Kubelets {
                 },
                 () = machines.changed() => self.look_at_machines().await?,
                 () = timer => {
-                    if let Some((_, due)) = self.due.pop_first() {
-                        self.carry_out(due).await?;
+                    if let Some((_, due)) = self.due.pop_first()
+                        && let Err(error) = self.carry_out(due.clone()).await
+                    {
+                        // A kubelet outlives an API server that refuses or is away.
+                        self.recorder.tell("kubelet", format_args!("{error:#}; tried again in {RETRY:?}"));
+                        self.after(RETRY, due);
                     }
                 }
             }

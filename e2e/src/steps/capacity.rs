@@ -26,10 +26,15 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
-    steps.add("no instance was launched", |world, _| {
+    steps.add("EC2 was never asked for an instance", |world, _| {
         Box::pin(async move {
-            let launches = world.launches().await?;
-            ensure!(launches == 0, "{launches} instances were launched");
+            let calls = world.cloud().calls().await?;
+            let launches: Vec<String> = calls
+                .iter()
+                .filter(|call| call.is_launch())
+                .map(|call| format!("{} at {}", call.name, call.at))
+                .collect();
+            ensure!(launches.is_empty(), "it was: {}", launches.join(", "));
             Ok(())
         })
     });
@@ -67,7 +72,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move { best_offer_was_taken(world).await })
     });
     steps.add(
-        "exactly {integer} CreateFleet call(s) of type {string} asked for {integer} instance(s) with strategy {string}",
+        "exactly {integer} CreateFleet call(s) of type {string} asked for {integer} spot instance(s) with strategy {string}",
         |world, arguments| {
             Box::pin(async move {
                 let calls = world.cloud().calls().await?;
@@ -78,6 +83,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
                     ensure!(parameter("Type") == Some(arguments.text(1)), "Type is {:?}", parameter("Type"));
                     let count = parameter("TargetCapacitySpecification.TotalTargetCapacity");
                     ensure!(count == Some(arguments.text(2)), "TotalTargetCapacity is {count:?}");
+                    let market = parameter("TargetCapacitySpecification.DefaultTargetCapacityType");
+                    ensure!(market == Some("spot"), "DefaultTargetCapacityType is {market:?}");
                     let strategy = parameter("SpotOptions.AllocationStrategy");
                     ensure!(strategy == Some(arguments.text(3)), "SpotOptions.AllocationStrategy is {strategy:?}");
                     let types: BTreeSet<&str> = fleet.ending(".InstanceType").map(|(_, value)| value).collect();
@@ -125,6 +132,16 @@ pub(super) fn register(steps: &mut Vocabulary) {
                 .await?;
             let passed = std::time::Duration::try_from(world.now().duration_since(world.moment(Moment::Notice)?))?;
             ensure!(passed + second >= limit, "it went {passed:?} after the notice");
+            // A look that comes late sees no difference to an instance that was terminated long before.
+            let reclaim = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::try_from(limit)?)?;
+            let id = world.subject().await?.instance;
+            let calls = world.cloud().calls().await?;
+            let ends = |call: &&CloudCall| {
+                call.name == "ec2:TerminateInstances" && call.parameters.values().any(|value| *value == id)
+            };
+            if let Some(call) = calls.iter().filter(ends).find(|call| call.status == 200 && call.at < reclaim) {
+                anyhow::bail!("it was terminated by a call at {}, before the reclaim", call.at);
+            }
             Ok(())
         })
     });
@@ -167,7 +184,7 @@ fn overrides(call: &CloudCall) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Checks the choice against the catalogue, knowing nothing of how it was made: of all spot offers that satisfy the
+/// Checks the choice against the catalogue and the weights that the fake cloud documents as assumed, from outside: of all spot offers that satisfy the
 /// NodePool's requirements and are certain to hold the pods, none that weighs less (price, made dearer by a tenth for each
 /// band of interruption risk) may have been passed over.
 async fn best_offer_was_taken(world: &World) -> anyhow::Result<()> {

@@ -45,7 +45,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move { queue_is_empty(world, arguments.duration(0)).await })
     });
     steps.add(
-        "a second NodeClaim is created within {duration} of the notice, before the last old pod is gone",
+        "a second NodeClaim is created within {duration} of the notice, while the old pods shut down",
         |world, arguments| {
             Box::pin(async move {
                 let old = world.subject().await?.node_claim;
@@ -61,7 +61,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
                 created?;
                 let left = world.workload_pods_on(&node).await?;
                 ensure!(!left.is_empty(), "every old pod was gone when the second NodeClaim appeared");
-                Ok(())
+                world
+                    .by("every old pod is shutting down", Moment::Notice, arguments.duration(0), async || {
+                        let left = world.workload_pods_on(&node).await?;
+                        let waiting = left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+                        let waiting: Vec<String> = waiting.map(ResourceExt::name_any).collect();
+                        Ok(Seen::when(waiting.is_empty(), (), || format!("not asked to stop: {}", waiting.join(", "))))
+                    })
+                    .await
             })
         },
     );

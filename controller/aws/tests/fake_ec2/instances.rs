@@ -4,7 +4,7 @@ use crate::support::{Scene, instance_id, label, node_claim, pass, provider_id};
 use controller_api::{NodeClaim, labels};
 use controller_aws::UnhealthyCategory;
 use controller_core::cloud::CloudProvider;
-use fake_ec2::Impairment;
+use fake_ec2::{FaultRule, Impairment};
 use futures::future::join_all;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,17 @@ async fn an_instance_is_deleted_by_asking_until_it_is_gone() {
     assert!(scene.cloud.delete(&claim).await.unwrap_err().is_not_found());
     assert!(scene.cloud.get(provider_id(&claim)).await.unwrap_err().is_not_found());
     assert!(scene.cloud.list().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttled_calls_are_not_taken_apart_into_many() {
+    let scene = Scene::new().await;
+    scene.ec2.cloud().fault(FaultRule::throttled("DescribeInstances"));
+    let ids = ["aws:///us-west-2a/i-1", "aws:///us-west-2a/i-2", "aws:///us-west-2a/i-3"];
+    let outcomes = join_all(ids.map(|id| scene.cloud.get(id))).await;
+    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(|error| !error.is_not_found())));
+    let calls = scene.calls("DescribeInstances").len();
+    assert!(calls <= 3, "{calls} calls: one, and what the SDK repeats of it");
 }
 
 #[tokio::test(start_paused = true)]
