@@ -189,8 +189,8 @@ struct Dimension {
 fn read_product(text: &str, currency: &str) -> Option<(String, f64)> {
     let item: PriceListItem = serde_json::from_str(text).ok()?;
     let dimensions = item.terms.on_demand.values().flat_map(|term| term.price_dimensions.values());
-    let prices = dimensions.filter_map(|dimension| dimension.price_per_unit.get(currency)?.parse::<f64>().ok());
-    let price = prices.filter(|price| *price > 0.0).next_back()?;
+    let mut prices = dimensions.filter_map(|dimension| dimension.price_per_unit.get(currency)?.parse::<f64>().ok());
+    let price = prices.rfind(|price| *price > 0.0)?;
     Some((item.product.attributes.instance_type, price))
 }
 
