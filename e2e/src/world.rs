@@ -2,7 +2,7 @@
 //! moments they count from ("the launch", "the notice"). Nothing else is remembered from step to step.
 
 use crate::backend::{Backend, Embedded};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, Instance};
 use crate::eventually::{self, NotInTime, Seen};
 use crate::invariants::Invariants;
 use crate::recorder::Recorder;
@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// How long what was begun may take to end after the last step: a drain that a budget holds up takes minutes, garbage
+/// collection looks every two.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20 * 60);
 
 /// What a World is built from.
 pub struct Start {
@@ -46,6 +50,8 @@ pub struct World {
     moments: RefCell<BTreeMap<Moment, Timestamp>>,
     subject: RefCell<Option<Subject>>,
     manifests: PathBuf,
+    /// The replica that led before a step killed it.
+    pub former_leader: Option<String>,
     /// Instances that a step launched itself, by the cluster whose tags they carry.
     pub strays: BTreeMap<String, String>,
 }
@@ -74,6 +80,7 @@ impl World {
             moments: RefCell::default(),
             subject: RefCell::default(),
             manifests: start.manifests,
+            former_leader: None,
             strays: BTreeMap::new(),
         })
     }
@@ -218,11 +225,33 @@ impl World {
 
     /// Ends the scenario: what must hold once nothing is asked any more.
     pub async fn finish(mut self) -> anyhow::Result<()> {
+        if self.backend.is_controlled() {
+            self.settle().await?;
+        }
         // The invariants are looked at once a second: what the last step saw has to be seen by them too.
         self.pass(Duration::from_secs(2)).await;
         match self.broken_invariant() {
             Some(broken) => Err(anyhow!(broken)),
             None => Ok(()),
         }
+    }
+
+    /// Once nothing happens any more, what was begun comes to its end: what is deleted goes, every instance of a NodeClaim's
+    /// tags has its NodeClaim, and the queue is empty.
+    async fn settle(&self) -> anyhow::Result<()> {
+        self.eventually("what was begun comes to its end", SETTLED_WITHIN, async || {
+            let claims = self.node_claims().await?;
+            let going = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
+            let known = |instance: &Instance| {
+                let named = |claim: &NodeClaim| claim.status.as_ref().is_some_and(|s| s.provider_id.ends_with(&instance.id));
+                claims.iter().any(named) || self.strays.values().any(|stray| *stray == instance.id)
+            };
+            let instances = self.cloud().instances().await?;
+            let unknown = instances.iter().filter(|instance| instance.is_live() && !known(instance)).count();
+            let messages = self.cloud().queue_length().await?;
+            let rest = || format!("{going} NodeClaims are going, {unknown} instances are nobody's, {messages} messages are queued");
+            Ok(Seen::when(going == 0 && unknown == 0 && messages == 0, (), rest))
+        })
+        .await
     }
 }

@@ -19,7 +19,8 @@ Feature: Restarts lose nothing
     Given a second replica of the controller runs
     When the manifest "nginx.yaml" is applied
     And the leading replica is killed
-    Then all 10 pods of Deployment "nginx" are Running within 5m
+    Then another replica leads within 25s
+    And all 10 pods of Deployment "nginx" are Running within 5m
     And after 5m exactly 1 instance is running
     And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
 

@@ -58,6 +58,7 @@ pub struct Embedded {
 }
 
 struct Replica {
+    identity: String,
     run: JoinSet<anyhow::Result<()>>,
     handles: RunHandles,
 }
@@ -188,6 +189,10 @@ impl Backend for Embedded {
         self.clock.clone()
     }
 
+    fn replica_named(&self, identity: &str) -> Option<usize> {
+        self.replicas.iter().find(|(_, replica)| replica.identity == identity).map(|(number, _)| *number)
+    }
+
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let sdk = controller_aws::SdkSettings {
             region: Some(REGION.into()),
@@ -203,7 +208,8 @@ impl Backend for Embedded {
         aws.eks_control_plane = true;
         let mut settings = Settings::new(aws);
         self.started += 1;
-        settings.leader_election = Some(controller::config::LeaderElection::new(format!("karpenter-{}", self.started)));
+        let identity = format!("karpenter-{}", self.started);
+        settings.leader_election = Some(controller::config::LeaderElection::new(identity.as_str()));
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
         let shutdown = CancellationToken::new();
@@ -215,7 +221,7 @@ impl Backend for Embedded {
             shutdown,
             handles.clone(),
         ));
-        self.replicas.insert(replica, Replica { run, handles });
+        self.replicas.insert(replica, Replica { identity, run, handles });
         Ok(())
     }
 
@@ -223,6 +229,10 @@ impl Backend for Embedded {
         let mut killed = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
         killed.run.shutdown().await;
         Ok(())
+    }
+
+    fn is_controlled(&self) -> bool {
+        !self.replicas.is_empty()
     }
 
     async fn metrics(&self) -> anyhow::Result<String> {

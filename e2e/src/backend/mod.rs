@@ -26,11 +26,17 @@ pub trait Backend {
     /// Its time.
     fn clock(&self) -> Clock;
 
+    /// The replica that goes by this name in the leader election.
+    fn replica_named(&self, identity: &str) -> Option<usize>;
+
     /// Starts a replica of the controller under test. Replicas count from 0.
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()>;
 
     /// Ends a replica as a crash would: nothing it was about to do is done.
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()>;
+
+    /// Whether a replica of the controller runs.
+    fn is_controlled(&self) -> bool;
 
     /// The metrics of all running replicas, in the text format that Prometheus reads.
     async fn metrics(&self) -> anyhow::Result<String>;

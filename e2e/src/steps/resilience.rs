@@ -2,7 +2,10 @@
 
 use super::Vocabulary;
 use crate::eventually::Seen;
+use crate::world::World;
 use anyhow::{Context, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,8 +29,21 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("the leading replica is killed", |world, _| {
         Box::pin(async move {
-            // The first to start leads: the second found the lease taken.
-            world.backend().kill_controller(0).await
+            let leader = leader(world).await?;
+            let replica = world.backend().replica_named(&leader).with_context(|| format!("no replica is called {leader}"))?;
+            world.former_leader = Some(leader);
+            world.backend().kill_controller(replica).await
+        })
+    });
+    steps.add("another replica leads within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let former = world.former_leader.clone().context("no step killed a leader")?;
+            world
+                .eventually("the lease has another holder", arguments.duration(0), async || {
+                    let now = leader(world).await?;
+                    Ok(Seen::when(now != former, (), || format!("the lease is held by {now}")))
+                })
+                .await
         })
     });
     steps.add("an instance tagged as a node of cluster {string} without NodeClaim", |world, arguments| {
@@ -73,4 +89,10 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the node role is given an access entry", |world, _| {
         Box::pin(async move { world.cloud().admit_node_role(true).await })
     });
+}
+
+/// Who holds the lease of the leader election.
+async fn leader(world: &World) -> anyhow::Result<String> {
+    let lease = Api::<Lease>::namespaced(world.kube(), "kube-system").get("karpenter-leader-election").await?;
+    lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")
 }
