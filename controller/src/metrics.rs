@@ -260,6 +260,7 @@ pub struct Metrics {
     pub interruption_instance_status_unhealthy: Counters<1>,
     pub cloudprovider_duration_seconds: Histograms<3>,
     pub cloudprovider_errors: Counters<4>,
+    pub cloudprovider_instance_launch_failures: Counters<4>,
     pub build_info: Gauges<4>,
     reconcile: Counters<2>,
     reconcile_errors: Counters<1>,
@@ -444,6 +445,11 @@ impl Metrics {
                 "Duration of calls to the cloud provider",
                 CALL,
                 FRAMEWORK,
+            ),
+            cloudprovider_instance_launch_failures: r.counters(
+                "karpenter_cloudprovider_instance_launch_failures",
+                "Launches that EC2 refused",
+                ["zone", "zone_id", "capacity_type", "reason"],
             ),
             cloudprovider_errors: r.counters(
                 "karpenter_cloudprovider_errors",

@@ -8,6 +8,7 @@ use crate::metrics::Metrics;
 use crate::mirror::{Kind, Mirror};
 use crate::reconcile::Context;
 use controller_api::labels;
+use controller_aws::LaunchFailure;
 use controller_core::quantity::Quantity;
 use controller_core::snapshot::{OwnerKind, Phase, Pod, PodName, Snapshot};
 use std::collections::BTreeMap;
@@ -17,10 +18,13 @@ use tokio::time::Instant;
 /// Fills the gauges whenever the metrics' text is asked for.
 pub(crate) fn describe_when_asked(context: &Context) {
     let (mirror, clock, settings) = (context.mirror.clone(), context.clock.clone(), context.settings.clone());
+    let cloud = context.cloud.clone();
     let unsynced_since = Mutex::new(None);
+    let told = Mutex::new(BTreeMap::new());
     context.metrics.refresh_with(move |metrics| {
         let snapshot = mirror.snapshot(clock.now(), &BTreeMap::new());
         describe_state(metrics, &mirror, &snapshot, &unsynced_since);
+        count_launch_failures(metrics, cloud.launch_failures(), &told);
         if settings.cluster_state_observability {
             describe_pools(metrics, &snapshot);
             describe_pods(metrics, &snapshot);
@@ -36,6 +40,22 @@ fn describe_state(metrics: &Metrics, mirror: &Mirror, snapshot: &Snapshot, unsyn
     let unsynced = if is_synced { None } else { Some(since.unwrap_or_else(Instant::now)) };
     metrics.cluster_state_unsynced_time_seconds.set([], unsynced.map_or(0.0, |since| since.elapsed().as_secs_f64()));
     *since = unsynced;
+}
+
+/// The provider counts from its start; the metric is moved on by what has come since the last time.
+fn count_launch_failures(
+    metrics: &Metrics,
+    failures: Vec<(LaunchFailure, u64)>,
+    told: &Mutex<BTreeMap<LaunchFailure, u64>>,
+) {
+    let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (failure, count) in failures {
+        let LaunchFailure { zone, zone_id, capacity_type, reason } = &failure;
+        let labels = [zone.as_str(), zone_id.as_str(), capacity_type.as_str(), *reason];
+        let before = told.get(&failure).copied().unwrap_or_default();
+        metrics.cloudprovider_instance_launch_failures.add_many(labels, count.saturating_sub(before));
+        told.insert(failure, count);
+    }
 }
 
 fn describe_pools(metrics: &Metrics, snapshot: &Snapshot) {

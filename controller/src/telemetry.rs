@@ -7,6 +7,7 @@ use crate::config::LogLevel;
 use controller_clock::Clock;
 use serde_json::{Map, Value, json};
 use std::fmt;
+use std::fmt::Display;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -117,6 +118,17 @@ impl Visit for Fields<'_> {
     }
 }
 
+/// The first few names of a list, and how many follow.
+pub(crate) fn first<T: Display>(names: impl IntoIterator<Item = T>, shown: usize) -> String {
+    let mut names = names.into_iter();
+    let mut text = names.by_ref().take(shown).map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+    match names.count() {
+        0 => {}
+        more => text.push_str(&format!(" and {more} other(s)")),
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +181,12 @@ mod tests {
                 "provider-id": "aws:///x/i-1",
             })
         );
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(first(["a", "b"], 5), "a, b");
+        assert_eq!(first(["a", "b", "c"], 2), "a, b and 1 other(s)");
+        assert_eq!(first(Vec::<String>::new(), 2), "");
     }
 }

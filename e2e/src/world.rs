@@ -243,13 +243,18 @@ impl World {
             let claims = self.node_claims().await?;
             let going = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
             let known = |instance: &Instance| {
-                let named = |claim: &NodeClaim| claim.status.as_ref().is_some_and(|s| s.provider_id.ends_with(&instance.id));
+                let named =
+                    |claim: &NodeClaim| claim.status.as_ref().is_some_and(|s| s.provider_id.ends_with(&instance.id));
                 claims.iter().any(named) || self.strays.values().any(|stray| *stray == instance.id)
             };
             let instances = self.cloud().instances().await?;
             let unknown = instances.iter().filter(|instance| instance.is_live() && !known(instance)).count();
             let messages = self.cloud().queue_length().await?;
-            let rest = || format!("{going} NodeClaims are going, {unknown} instances are nobody's, {messages} messages are queued");
+            let rest = || {
+                format!(
+                    "{going} NodeClaims are going, {unknown} instances are nobody's, {messages} messages are queued"
+                )
+            };
             Ok(Seen::when(going == 0 && unknown == 0 && messages == 0, (), rest))
         })
         .await

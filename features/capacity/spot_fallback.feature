@@ -15,6 +15,7 @@ Feature: Spot is short
     And the instance is an on-demand instance
     And pod "single" is Running within 60s of the launch
     And metric "karpenter_nodeclaims_disrupted_total" with reason "insufficient_capacity" is 1
+    And metric "karpenter_cloudprovider_instance_launch_failures_total" is at least 1
 
   @capacity.spot-only-pool-waits
   Scenario: A pool of spot alone waits, and says why

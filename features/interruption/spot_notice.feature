@@ -56,6 +56,7 @@ Feature: Spot notices
     Then the interruption queue is empty within 1m
     And metric "karpenter_interruption_received_messages_total" is 25
     And metric "karpenter_interruption_deleted_messages_total" is 25
+    And metric "karpenter_interruption_message_queue_duration_seconds_count" is at least 1
 
   @interruption.rebalance-only-event
   Scenario: A rebalance recommendation is told and not acted upon

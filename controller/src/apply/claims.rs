@@ -2,7 +2,7 @@
 
 use crate::error::{Context as _, ReconcileError};
 use crate::reconcile::Context;
-use crate::reconcile::provisioning::first;
+use crate::telemetry::first;
 use controller_api::NodeClaim;
 use controller_core::resources::Resources;
 use controller_core::scheduling::PlannedNode;

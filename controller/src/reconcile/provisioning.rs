@@ -9,11 +9,11 @@ use crate::apply::claims::{self, Created};
 use crate::error::{ReconcileError, chain};
 use crate::events::{Event, pod_reference, reference};
 use crate::mirror::{Change, Kind, Mirror};
+use crate::telemetry::first;
 use controller_api::{NodeClaim, labels};
 use controller_core::scheduling::{PoolLeftOut, Schedule, Unschedulable, schedule};
 use controller_core::snapshot::{PodName, Snapshot};
 use k8s_openapi::api::core::v1::Node;
-use std::fmt::Display;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -176,17 +176,6 @@ fn tell_left_out(context: &Context, snapshot: &Snapshot, name: &str, reason: &Po
     }
 }
 
-/// The first few names of a list, and how many follow.
-pub(crate) fn first<T: Display>(names: impl IntoIterator<Item = T>, shown: usize) -> String {
-    let mut names = names.into_iter();
-    let mut text = names.by_ref().take(shown).map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
-    match names.count() {
-        0 => {}
-        more => text.push_str(&format!(" and {more} other(s)")),
-    }
-    text
-}
-
 /// Waits until decisions may be made, and says so in the log while that takes long.
 async fn synced(context: &Context) {
     let started = Instant::now();
@@ -273,16 +262,4 @@ async fn confirm(context: Context, name: String) -> Result<Requeue, ReconcileErr
         }
     }
     Ok(Requeue::After(UNCONFIRMED_IS_LONG))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first;
-
-    #[test]
-    fn long_lists_are_cut() {
-        assert_eq!(first(["a", "b"], 5), "a, b");
-        assert_eq!(first(["a", "b", "c"], 2), "a, b and 1 other(s)");
-        assert_eq!(first(Vec::<String>::new(), 2), "");
-    }
 }

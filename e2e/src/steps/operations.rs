@@ -82,6 +82,13 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("metric {string} is {number}", |world, arguments| {
         Box::pin(async move { metric(world, arguments.text(0), &[], arguments.number(1)).await })
     });
+    steps.add("metric {string} is at least {number}", |world, arguments| {
+        Box::pin(async move {
+            let sum = metric_sum(world, arguments.text(0), &[]).await?;
+            ensure!(sum >= arguments.number(1), "it is {sum}");
+            Ok(())
+        })
+    });
     steps.add("metric {string} with reason {string} is {number}", |world, arguments| {
         Box::pin(async move {
             metric(world, arguments.text(0), &[("reason", arguments.text(1))], arguments.number(2)).await
@@ -103,23 +110,22 @@ fn find_log(world: &World, wanted: impl Fn(&LogLine) -> bool) -> anyhow::Result<
 
 /// Compares the sum of a metric's series that carry the labels.
 async fn metric(world: &World, name: &str, labels: &[(&str, &str)], wanted: f64) -> anyhow::Result<()> {
+    let sum = metric_sum(world, name, labels).await?;
+    ensure!((sum - wanted).abs() < 1e-9, "it is {sum}");
+    Ok(())
+}
+
+async fn metric_sum(world: &World, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<f64> {
     let text = world.metrics().await?;
     let series = text.lines().filter(|line| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']));
         rest.is_some_and(|rest| labels.iter().all(|(key, value)| rest.contains(&format!("{key}=\"{value}\""))))
     });
-    let (mut sum, mut count) = (0.0, 0);
-    for line in series {
-        sum += line
-            .rsplit(' ')
-            .next()
-            .and_then(|value| value.parse::<f64>().ok())
-            .with_context(|| format!("no number in {line:?}"))?;
-        count += 1;
-    }
-    ensure!(count > 0, "there is no such series");
-    ensure!((sum - wanted).abs() < 1e-9, "it is {sum}");
-    Ok(())
+    let number = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
+    let values: Vec<f64> =
+        series.map(|line| number(line).with_context(|| format!("no number in {line:?}"))).collect::<Result<_, _>>()?;
+    ensure!(!values.is_empty(), "there is no such series");
+    Ok(values.iter().sum())
 }
 
 /// Applies a manifest with one field changed, or taken away where the value is `null`.

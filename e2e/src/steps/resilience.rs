@@ -30,7 +30,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the leading replica is killed", |world, _| {
         Box::pin(async move {
             let leader = leader(world).await?;
-            let replica = world.backend().replica_named(&leader).with_context(|| format!("no replica is called {leader}"))?;
+            let replica =
+                world.backend().replica_named(&leader).with_context(|| format!("no replica is called {leader}"))?;
             world.former_leader = Some(leader);
             world.backend().kill_controller(replica).await
         })
