@@ -10,6 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// than thirty seconds (aws §5.2), and a crash right after a launch must be covered by it.
 const UNCLAIMED_LIMIT: SignedDuration = SignedDuration::from_secs(210);
 
+/// From a spot notice to the reclaim.
+const NOTICE: SignedDuration = SignedDuration::from_secs(120);
+/// How soon after a notice the drain must have begun. Messages take a second or two; the rest is for a busy controller.
+const HEEDED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+
 /// Instances of one NodePool that die young within half an hour: two may be bad luck, a third is a loop.
 const OSCILLATION_LIMIT: usize = 3;
 const OSCILLATION_WINDOW: SignedDuration = SignedDuration::from_mins(30);
@@ -93,6 +98,8 @@ pub struct Instance {
     pub subnet: String,
     /// When it was launched.
     pub launched_at: Timestamp,
+    /// When EC2 will take it back, once a notice has said so.
+    pub reclaim_at: Option<Timestamp>,
 }
 
 impl Instance {
@@ -153,6 +160,7 @@ fn broken_rules(seen: &Seen, history: &mut History) -> Vec<String> {
     broken.extend(limits(seen));
     broken.extend(budgets(seen));
     broken.extend(foreign_terminations(seen));
+    broken.extend(notices_not_heeded(seen));
     broken.extend(launches_outside_selected_subnets(seen, history));
     broken.extend(forbidden_removals(seen, history));
     broken.extend(oscillation(seen, history));
@@ -209,6 +217,20 @@ fn budgets(seen: &Seen) -> impl Iterator<Item = String> {
         let disrupted = of_pool().filter(|claim| claim.disrupted && claim.deleting).count();
         (disrupted > allowed).then(|| {
             format!("budgets are respected: {disrupted} nodes of NodePool {} go at once, {allowed} may", pool.name)
+        })
+    })
+}
+
+fn notices_not_heeded(seen: &Seen) -> impl Iterator<Item = String> {
+    let late = |reclaim_at: &Timestamp| reclaim_at.duration_since(seen.now) < NOTICE - HEEDED_WITHIN;
+    ours(seen).filter(|instance| instance.live).filter_map(move |instance| {
+        let reclaim_at = instance.reclaim_at.filter(late)?;
+        let stays = |claim: &Claim| claim.instance == instance.id && !claim.deleting;
+        seen.claims.iter().any(stays).then(|| {
+            format!(
+                "interrupted nodes are drained: {} is taken back at {reclaim_at} and its NodeClaim stays",
+                instance.id
+            )
         })
     })
 }
@@ -301,6 +323,7 @@ mod tests {
             live: true,
             subnet: "subnet-1".into(),
             launched_at: at(0),
+            reclaim_at: None,
         }
     }
 
@@ -394,6 +417,21 @@ mod tests {
             world.instances.push(Instance { tags: BTreeMap::new(), ..instance("i-9") });
             world.terminations.push("i-9".into());
         });
+    }
+
+    #[test]
+    fn a_notice_that_nobody_heeds_is_seen() {
+        fires("interrupted nodes are drained", |world| world.instances[0].reclaim_at = Some(at(600 + 89)));
+    }
+
+    #[test]
+    fn a_notice_that_has_just_come_or_is_heeded_is_no_fault() {
+        let mut world = sound();
+        world.instances[0].reclaim_at = Some(at(600 + 119));
+        assert_eq!(broken_rules(&world, &mut History::default()), Vec::<String>::new());
+        world.instances[0].reclaim_at = Some(at(600 + 10));
+        world.claims[0].deleting = true;
+        assert_eq!(broken_rules(&world, &mut History::default()), Vec::<String>::new());
     }
 
     #[test]

@@ -394,6 +394,7 @@ fn instance_of(instance: fake_ec2::Instance) -> invariants::Instance {
         tags: instance.tags,
         subnet: instance.subnet_id,
         launched_at: instance.launched_at,
+        reclaim_at: instance.reclaim_at,
         id: instance.id,
     }
 }
