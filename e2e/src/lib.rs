@@ -7,6 +7,7 @@ pub mod backend;
 pub mod cli;
 pub mod cloud;
 pub mod eventually;
+pub mod fake_cluster;
 pub mod features;
 pub mod invariants;
 pub mod kubelet;

@@ -2,23 +2,19 @@
 //! touches a socket or a file.
 
 use super::{Backend, CONTROLLER};
-use crate::cloud::{Cloud, FakeCloud};
+use crate::cloud::Cloud;
+use crate::fake_cluster::{CLUSTER, FakeCluster, Options, REGION, aws_call, kube_call};
 use crate::invariants::{self, Invariants, Seen};
-use crate::kubelet::{Cluster, Kubelets};
-use crate::recorder::{Call, Recorder, Wire};
+use crate::recorder::{Call, Recorder};
 use crate::story;
 use anyhow::{Context, anyhow};
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
-use controller::{RunHandles, Settings};
+use controller::RunHandles;
 use controller_api::labels;
 use controller_clock::Clock;
 use controller_core::quantity::Quantity;
-use fake_ec2::{Bootstrap, FakeEc2};
+use fake_ec2::FakeEc2;
 use fake_kube::{ApiClient, FakeKube, ListSelector, Resource, resources};
-use http::header::USER_AGENT;
-use http::{HeaderValue, Request};
 use jiff::Timestamp;
-use kube::api::DynamicObject;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,30 +26,20 @@ use tokio_util::sync::CancellationToken;
 
 /// The instant at which every scenario begins.
 const EPOCH: &str = "2026-01-01T00:00:00Z";
-/// The cluster of every scenario.
-const CLUSTER: &str = "demo";
-const REGION: &str = "us-west-2";
-const KUBERNETES_VERSION: &str = "v1.36.3";
 /// At most this often are the invariants looked at. They are about seconds and minutes; a look is a walk over everything.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often they are looked at where nothing changes.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
-/// What eksctl and the guides leave in a cluster: the address of its DNS, and the DaemonSets of every node.
-const STAGE: &str = include_str!("stage.yaml");
-
 /// The embedded cluster.
 pub struct Embedded {
-    kube: FakeKube,
-    ec2: FakeEc2,
-    cloud: Rc<FakeCloud>,
+    cluster: FakeCluster,
     clock: Clock,
-    certificate_authority: String,
     replicas: BTreeMap<usize, Replica>,
     /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
     started: usize,
-    /// The fakes' own tasks. Dropping them ends them.
+    /// What runs in the cluster. Dropping it ends it.
     parts: JoinSet<anyhow::Result<()>>,
 }
 
@@ -69,71 +55,19 @@ impl Embedded {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::virtual_from(epoch);
         recorder.set_clock(clock.clone());
+        let options = Options { clock: clock.clone(), seed, region: REGION.into(), served: None, journal_entries: 0 };
+        let cluster = FakeCluster::new(options);
         let changed = Arc::new(Notify::new());
-        let kube = FakeKube::new(fake_kube::Options {
-            kubernetes_version: KUBERNETES_VERSION.into(),
-            seed,
-            journal_entries: 0,
-            ..fake_kube::Options::new(clock.clone())
-        });
-        let ec2 = FakeEc2::new(fake_ec2::Config { region: REGION.into(), seed, ..Default::default() }, clock.clone());
-        let bootstrap = Bootstrap::named(CLUSTER);
-        let cluster = Cluster {
-            name: CLUSTER.into(),
-            endpoint: bootstrap.endpoint.clone(),
-            certificate_authority: bootstrap.certificate_authority.clone(),
-            version: KUBERNETES_VERSION.into(),
-        };
-        let stage = ec2.cloud().bootstrap(bootstrap);
-        let cloud = Rc::new(FakeCloud::new(ec2.clone(), clock.clone(), CLUSTER, REGION, stage));
-        observe_kube(&kube, recorder.clone(), changed.clone());
-        observe_ec2(&ec2, recorder.clone(), changed.clone());
-        for crd in controller_api::crds() {
-            kube.install_crd(serde_json::to_value(&crd)?)
-                .map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
-        }
-        let certificate_authority = cluster.certificate_authority.clone();
-        let (replicas, started, parts) = (BTreeMap::new(), 0, JoinSet::new());
-        let mut embedded = Self { kube, ec2, cloud, clock, certificate_authority, replicas, started, parts };
-        embedded.start_parts(seed, cluster, recorder.clone(), invariants, changed);
-        embedded.apply_stage().await?;
-        Ok(embedded)
-    }
-
-    fn start_parts(
-        &mut self,
-        seed: u64,
-        cluster: Cluster,
-        recorder: Recorder,
-        invariants: Invariants,
-        changed: Arc<Notify>,
-    ) {
-        let ec2 = self.ec2.clone();
-        self.parts.spawn_local(async move {
-            ec2.run().await;
-            Ok(())
-        });
-        let cloud = self.ec2.cloud();
-        let exists = move |provider_id: &str| {
-            let id = provider_id.rsplit('/').next().unwrap_or_default();
-            cloud.instance(id).is_some_and(|instance| instance.state != fake_ec2::State::Terminated)
-        };
-        let actors = fake_kube::actors::Options { instance_exists: Some(Arc::new(exists)), ..Default::default() };
-        let kube = self.kube.clone();
-        self.parts.spawn_local(async move {
-            fake_kube::actors::run(kube, actors).await;
-            Ok(())
-        });
-        let client = self.client("kubelet");
-        let kubelets = Kubelets::new(client, self.cloud.clone(), self.clock.clone(), cluster, seed, recorder.clone());
-        self.parts.spawn_local(kubelets.run());
+        observe_kube(&cluster.kube, recorder.clone(), changed.clone());
+        observe_ec2(&cluster.ec2, recorder.clone(), changed.clone());
+        let mut parts = cluster.start(&recorder)?;
         let watcher = Watcher {
-            kube: self.kube.client("invariants"),
-            ec2: self.ec2.clone(),
-            clock: self.clock.clone(),
+            kube: cluster.kube.client("invariants"),
+            ec2: cluster.ec2.clone(),
+            clock: clock.clone(),
             recorder,
         };
-        self.parts.spawn_local(async move {
+        parts.spawn_local(async move {
             loop {
                 // After a change, and now and then without one: some rules are about time alone.
                 let _ = tokio::time::timeout(LOOK_AT_LEAST_EVERY, changed.notified()).await;
@@ -141,33 +75,7 @@ impl Embedded {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
-    }
-
-    /// A client of the API server that goes by this name in the journal.
-    fn client(&self, user_agent: &'static str) -> kube::Client {
-        let service = tower::ServiceBuilder::new()
-            .map_request(move |mut request: Request<kube::client::Body>| {
-                request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(user_agent));
-                request
-            })
-            .service(self.kube.service());
-        kube::Client::new(service, "default")
-    }
-
-    async fn apply_stage(&self) -> anyhow::Result<()> {
-        use serde::Deserialize;
-        let administrator = self.kube.client("administrator");
-        for document in serde_yaml_ng::Deserializer::from_str(STAGE) {
-            let object = DynamicObject::deserialize(document)?;
-            let types = object.types.clone().context("an object of the stage has no kind")?;
-            let (group, version) = types.api_version.rsplit_once('/').unwrap_or(("", &types.api_version));
-            let resource =
-                Resource::new(group.to_owned(), version.to_owned(), format!("{}s", types.kind.to_lowercase()));
-            administrator
-                .create(&resource, object.metadata.namespace.as_deref(), serde_json::to_value(&object)?)
-                .map_err(|status| anyhow!("setting the stage: {}", status.message))?;
-        }
-        Ok(())
+        Ok(Self { cluster, clock, replicas: BTreeMap::new(), started: 0, parts })
     }
 }
 
@@ -178,11 +86,11 @@ impl Backend for Embedded {
     }
 
     fn kube(&self) -> kube::Client {
-        self.client("trysquare")
+        self.cluster.client("trysquare")
     }
 
     fn cloud(&self) -> Rc<dyn Cloud> {
-        self.cloud.clone()
+        self.cluster.cloud.clone()
     }
 
     fn clock(&self) -> Clock {
@@ -194,28 +102,16 @@ impl Backend for Embedded {
     }
 
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
-        let sdk = controller_aws::SdkSettings {
-            region: Some(REGION.into()),
-            endpoint_url: Some("http://aws.embedded".into()),
-            http_client: Some(SharedHttpClient::new(self.ec2.http_client())),
-            credentials: None,
-            simulated_time: Some(self.clock.clone()),
-        };
-        let clients = controller_aws::Clients::new(sdk).await?;
-        let mut aws = controller_aws::Settings::new(CLUSTER);
-        aws.interruption_queue = Some(CLUSTER.into());
-        aws.cluster_ca_bundle = Some(self.certificate_authority.clone());
-        aws.eks_control_plane = true;
-        let mut settings = Settings::new(aws);
         self.started += 1;
         let identity = format!("karpenter-{}", self.started);
-        settings.leader_election = Some(controller::config::LeaderElection::new(identity.as_str()));
+        let settings = self.cluster.controller_settings(&identity);
+        let clients = self.cluster.aws_clients().await?;
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
         let shutdown = CancellationToken::new();
         run.spawn_local(controller::run_with(
             settings,
-            self.client(CONTROLLER),
+            self.cluster.client(CONTROLLER),
             clients,
             self.clock.clone(),
             shutdown,
@@ -257,20 +153,7 @@ impl Backend for Embedded {
 
 fn observe_kube(kube: &FakeKube, recorder: Recorder, changed: Arc<Notify>) {
     kube.observe(Box::new(move |entry| {
-        let body = entry.request.bytes();
-        let name = format!("{} {}", entry.verb, story::resource(&entry.path));
-        record(&recorder, &Call {
-            at: entry.at,
-            wire: Wire::Kube,
-            caller: entry.user_agent.to_string(),
-            name,
-            request: serde_json::json!({
-                "path": entry.path,
-                "body": serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned())),
-            }),
-            status: entry.status,
-            response: Value::String(String::from_utf8_lossy(&entry.response.bytes()).into_owned()),
-        });
+        record(&recorder, &kube_call(entry));
         if !matches!(entry.verb, "get" | "list" | "watch") {
             changed.notify_one();
         }
@@ -279,18 +162,7 @@ fn observe_kube(kube: &FakeKube, recorder: Recorder, changed: Arc<Notify>) {
 
 fn observe_ec2(ec2: &FakeEc2, recorder: Recorder, changed: Arc<Notify>) {
     ec2.cloud().observe(Box::new(move |entry| {
-        record(
-            &recorder,
-            &Call {
-                at: entry.answered_at,
-                wire: Wire::Aws,
-                caller: entry.user_agent.clone(),
-                name: format!("{}:{}", entry.service.name(), entry.action),
-                request: entry.params.clone(),
-                status: entry.status,
-                response: Value::String(entry.response_text()),
-            },
-        );
+        record(&recorder, &aws_call(entry));
         changed.notify_one();
     }));
 }
