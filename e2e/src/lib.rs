@@ -16,6 +16,7 @@ pub mod recorder;
 pub mod report;
 pub mod runner;
 pub mod scenario;
+pub mod serve;
 pub mod steps;
 mod story;
 pub mod things;

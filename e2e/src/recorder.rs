@@ -98,9 +98,13 @@ pub struct JournalSummary {
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Mutex<Record>>);
 
+/// Whoever wants to hear of the timeline's lines at once: instant, source, text.
+pub type Listener = Box<dyn Fn(Timestamp, &str, &str) + Send>;
+
 #[derive(Default)]
 struct Record {
     clock: Option<Clock>,
+    listener: Option<Listener>,
     hash: Sha256,
     entries: u64,
     calls: BTreeMap<String, u64>,
@@ -116,6 +120,11 @@ impl Recorder {
     /// Keeps every line of the journal in a file as well.
     pub fn with_file(file: std::fs::File) -> Self {
         Self(Arc::new(Mutex::new(Record { file: Some(std::io::BufWriter::new(file)), ..Record::default() })))
+    }
+
+    /// Tells every line of the timeline to `listener` as well.
+    pub fn with_listener(listener: Listener) -> Self {
+        Self(Arc::new(Mutex::new(Record { listener: Some(listener), ..Record::default() })))
     }
 
     /// Whose instants log lines and told lines carry.
@@ -255,6 +264,9 @@ impl Record {
     }
 
     fn tell(&mut self, at: Timestamp, source: &str, text: &str) {
+        if let Some(listener) = &self.listener {
+            listener(at, source, text.trim_end());
+        }
         if self.timeline.len() == TIMELINE_LINES {
             self.timeline.pop_front();
         }

@@ -16,10 +16,12 @@ fn aws(call: &Call) -> Option<String> {
     let failed = !(200..300).contains(&call.status);
     let routine = ["Describe", "Get", "List", "Receive"].iter().any(|prefix| action.starts_with(prefix));
     let dry_run = call.request.get("DryRun").and_then(Value::as_str) == Some("true");
-    if (routine && !failed) || dry_run {
+    let answer = call.response.as_str().unwrap_or_default();
+    // Looking for something that is not there is no refusal.
+    let not_there = between(answer, "<Code>").any(|code| code.contains("NotFound"));
+    if (routine && (!failed || not_there)) || dry_run {
         return None;
     }
-    let answer = call.response.as_str().unwrap_or_default();
     let told: &[&str] = if failed { &["<Code>", "<Message>"] } else { &["<item>i-", "<instanceType>", "<errorCode>"] };
     let detail: Vec<&str> = told.iter().flat_map(|open| between(answer, open)).take(6).collect();
     let outcome = if failed { format!("refused with {}: ", call.status) } else { String::new() };

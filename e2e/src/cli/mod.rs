@@ -3,6 +3,7 @@
 mod interrupt;
 mod list;
 mod output;
+mod serve;
 mod steps;
 mod test;
 
@@ -48,6 +49,8 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
+    /// Serves the embedded cluster on sockets, for kubectl, the AWS CLI and boto3.
+    Serve(serve::Arguments),
     /// Lists scenarios with their tags.
     List(list::Arguments),
     /// Lists the sentences that scenarios may use.
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),

@@ -7,55 +7,77 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::discovery::Scope;
 use serde::Deserialize;
+use std::path::{Path, PathBuf};
 
 impl World {
     /// Applies every document of a manifest file.
     pub async fn apply_file(&self, name: &str) -> anyhow::Result<()> {
-        let path = self.manifest(name);
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
-        self.apply_text(&text).await.with_context(|| format!("manifest {}", path.display()))
+        apply_file(&self.kube(), &self.manifest(name)).await
     }
 
     /// Applies every document of a YAML text.
     pub async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
-        let mut objects = 0;
-        for document in serde_yaml_ng::Deserializer::from_str(text) {
-            // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
-            let value = serde_yaml_ng::Value::deserialize(document).context("not valid YAML")?;
-            if value.is_null() {
-                continue;
-            }
-            ensure!(value.is_mapping(), "not a Kubernetes object: a document is no mapping of fields");
-            let value = serde_json::to_value(value).context("not a Kubernetes object")?;
-            self.apply(serde_json::from_value(value).context("not a Kubernetes object")?).await?;
-            objects += 1;
-        }
-        ensure!(objects > 0, "it holds no object");
-        Ok(())
+        apply_text(&self.kube(), text).await
     }
 
     /// Applies one object; its kind is looked up at the API server, which answers unknown kinds and fields itself.
     pub async fn apply(&self, object: DynamicObject) -> anyhow::Result<DynamicObject> {
-        let types = object.types.clone().context("the object has no apiVersion and kind")?;
-        let kind = kube::core::GroupVersionKind::try_from(&types)?;
-        let (resource, capabilities) =
-            kube::discovery::pinned_kind(&self.kube(), &kind).await.map_err(|error| match error {
-                kube::Error::Discovery(_) => {
-                    anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version)
-                }
-                other => other.into(),
-            })?;
-        let api: Api<DynamicObject> = match capabilities.scope {
-            Scope::Cluster => Api::all_with(self.kube(), &resource),
-            Scope::Namespaced => {
-                let namespace = object.metadata.namespace.clone();
-                Api::namespaced_with(self.kube(), namespace.as_deref().unwrap_or(NAMESPACE), &resource)
-            }
-        };
-        let name = object.metadata.name.clone().context("the object has no metadata.name")?;
-        let mut parameters = PatchParams::apply("trysquare").force();
-        parameters.field_validation = Some(ValidationDirective::Strict);
-        Ok(api.patch(&name, &parameters, &Patch::Apply(&object)).await?)
+        apply(&self.kube(), object).await
     }
+}
+
+/// Applies the manifests of a folder, in the order of their names, as `kubectl apply -f FOLDER` does.
+pub async fn apply_folder(kube: &kube::Client, folder: &Path) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>()?;
+    let manifest = |path: &Path| path.extension().is_some_and(|kind| kind == "yaml" || kind == "yml" || kind == "json");
+    let mut paths: Vec<PathBuf> = paths.into_iter().filter(|path| manifest(path)).collect();
+    ensure!(!paths.is_empty(), "the folder {} holds no .yaml, .yml or .json file", folder.display());
+    paths.sort();
+    for path in paths {
+        apply_file(kube, &path).await?;
+    }
+    Ok(())
+}
+
+async fn apply_file(kube: &kube::Client, path: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
+    apply_text(kube, &text).await.with_context(|| format!("manifest {}", path.display()))
+}
+
+async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<()> {
+    let mut objects = 0;
+    for document in serde_yaml_ng::Deserializer::from_str(text) {
+        // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
+        let value = serde_yaml_ng::Value::deserialize(document).context("not valid YAML")?;
+        if value.is_null() {
+            continue;
+        }
+        ensure!(value.is_mapping(), "not a Kubernetes object: a document is no mapping of fields");
+        let value = serde_json::to_value(value).context("not a Kubernetes object")?;
+        apply(kube, serde_json::from_value(value).context("not a Kubernetes object")?).await?;
+        objects += 1;
+    }
+    ensure!(objects > 0, "it holds no object");
+    Ok(())
+}
+
+async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<DynamicObject> {
+    let types = object.types.clone().context("the object has no apiVersion and kind")?;
+    let kind = kube::core::GroupVersionKind::try_from(&types)?;
+    let (resource, capabilities) = kube::discovery::pinned_kind(kube, &kind).await.map_err(|error| match error {
+        kube::Error::Discovery(_) => anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version),
+        other => other.into(),
+    })?;
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(kube.clone(), &resource),
+        Scope::Namespaced => {
+            let namespace = object.metadata.namespace.clone();
+            Api::namespaced_with(kube.clone(), namespace.as_deref().unwrap_or(NAMESPACE), &resource)
+        }
+    };
+    let name = object.metadata.name.clone().context("the object has no metadata.name")?;
+    let mut parameters = PatchParams::apply("trysquare").force();
+    parameters.field_validation = Some(ValidationDirective::Strict);
+    Ok(api.patch(&name, &parameters, &Patch::Apply(&object)).await?)
 }

@@ -3,7 +3,7 @@
 
 mod claims;
 mod facts;
-mod manifests;
+pub mod manifests;
 mod workloads;
 
 pub use claims::has_taint;

@@ -1,0 +1,146 @@
+//! What a shell is told: a kubeconfig, and variables to paste.
+
+use super::Options;
+use anyhow::Context;
+use base64::Engine;
+use serde::Serialize;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where everything is, once it is served.
+#[derive(Clone, Debug, Serialize)]
+pub struct Endpoints {
+    /// The API server's URL.
+    pub kube_url: String,
+    /// The kubeconfig that leads to it.
+    pub kubeconfig: PathBuf,
+    /// The URL of EC2, SQS and the others.
+    pub aws_url: String,
+    /// The AWS region.
+    pub region: String,
+    /// The controller's metrics, if it runs.
+    pub metrics_url: Option<String>,
+}
+
+impl Endpoints {
+    /// Lines for a POSIX shell. The credentials are placeholders: fake-ec2 takes any.
+    pub fn exports(&self) -> String {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let variables = [
+            ("KUBECONFIG", kubeconfig.as_str()),
+            ("AWS_ENDPOINT_URL", &self.aws_url),
+            ("AWS_REGION", &self.region),
+            // The one that boto3 and the AWS CLI read.
+            ("AWS_DEFAULT_REGION", &self.region),
+            ("AWS_ACCESS_KEY_ID", "trysquare"),
+            ("AWS_SECRET_ACCESS_KEY", "trysquare"),
+        ];
+        variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
+    }
+}
+
+/// A word as a POSIX shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+pub(super) fn base64(text: &str) -> String {
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+/// A kubeconfig for the one cluster. Any token serves: there is no authentication.
+pub(super) fn kubeconfig(url: &str, authority: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: trysquare\ncontexts:\n- name: trysquare\n  context:\n    \
+         cluster: trysquare\n    user: trysquare\nclusters:\n- name: trysquare\n  cluster:\n    server: {url}\n    \
+         certificate-authority-data: {authority}\nusers:\n- name: trysquare\n  user:\n    token: trysquare\n"
+    )
+}
+
+/// The files of a running server. They go with it.
+pub(super) struct Files {
+    endpoints: Endpoints,
+    written: Vec<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn write(options: &Options, mut endpoints: Endpoints, kubeconfig: &str, port: u16) -> anyhow::Result<Self> {
+        let path = match &options.kubeconfig {
+            Some(path) => std::path::absolute(path)?,
+            None => own_folder()?.join(format!("kubeconfig-{port}")),
+        };
+        endpoints.kubeconfig = path.clone();
+        let mut files = Self { endpoints, written: Vec::new() };
+        files.put(&path, kubeconfig)?;
+        if let Some(path) = &options.environment_file {
+            let exports = files.endpoints.exports();
+            // Complete at once: a script waits for it to appear.
+            let draft = path.with_extension("draft");
+            files.put(&draft, &exports)?;
+            fs::rename(&draft, path).with_context(|| format!("cannot write {}", path.display()))?;
+            files.written.pop();
+            files.written.push(path.clone());
+        }
+        Ok(files)
+    }
+
+    pub(super) fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    fn put(&mut self, path: &Path, content: &str) -> anyhow::Result<()> {
+        // Readable by its owner alone, as kubectl wants a kubeconfig to be.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(content.as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        self.written.push(path.to_owned());
+        Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for path in &self.written {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The folder of this user's running servers.
+fn own_folder() -> anyhow::Result<PathBuf> {
+    #[allow(clippy::disallowed_methods)] // The program's own start, not a decision.
+    let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
+    let folder = cache.context("neither HOME nor XDG_CACHE_HOME is set; give --kubeconfig FILE")?.join("trysquare/serve");
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("cannot make the folder {}; give --kubeconfig FILE", folder.display()))?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_spaces_and_quotes_survives_the_shell() {
+        assert_eq!(quoted("/home/a/k"), "/home/a/k");
+        assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
+    }
+
+    #[test]
+    fn the_kubeconfig_is_one_that_clients_read() {
+        let text = kubeconfig("https://127.0.0.1:7443", &base64("PEM"));
+        let parsed = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        assert_eq!(parsed.current_context.as_deref(), Some("trysquare"));
+        let cluster = parsed.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:7443"));
+        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("UEVN"));
+    }
+}
