@@ -1,6 +1,8 @@
 //! `trysquare serve` as people and their programs meet it: over its sockets, with the files it writes, in more than one at
 //! once, and to its end.
 
+#![allow(clippy::disallowed_methods)] // What is tested runs in the system's time.
+
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -73,7 +75,8 @@ impl Served {
         let mut socket = TcpStream::connect(&address).unwrap();
         let length = form.len();
         let head = "content-type: application/x-www-form-urlencoded\r\nconnection: close";
-        write!(socket, "POST / HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{form}").unwrap();
+        write!(socket, "POST / HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{form}")
+            .unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).unwrap();
         answer
@@ -163,7 +166,10 @@ async fn a_deployment_gets_its_node_from_the_controller_and_loses_it_again() {
 async fn a_second_one_is_a_cluster_of_its_own() {
     let (one, two) = (Served::start(&[]), Served::start(&[]));
     assert_ne!(one.variable("AWS_ENDPOINT_URL"), two.variable("AWS_ENDPOINT_URL"));
-    let map = ConfigMap { metadata: kube::api::ObjectMeta { name: Some("mine".into()), ..Default::default() }, ..Default::default() };
+    let map = ConfigMap {
+        metadata: kube::api::ObjectMeta { name: Some("mine".into()), ..Default::default() },
+        ..Default::default()
+    };
     Api::<ConfigMap>::default_namespaced(one.kube().await).create(&PostParams::default(), &map).await.unwrap();
     let other = Api::<ConfigMap>::default_namespaced(two.kube().await).get_opt("mine").await.unwrap();
     assert!(other.is_none());

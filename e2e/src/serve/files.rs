@@ -44,7 +44,11 @@ impl Endpoints {
 /// A word as a POSIX shell reads it.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 pub(super) fn base64(text: &str) -> String {
@@ -67,7 +71,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn write(options: &Options, mut endpoints: Endpoints, kubeconfig: &str, port: u16) -> anyhow::Result<Self> {
+    pub(super) fn write(
+        options: &Options,
+        mut endpoints: Endpoints,
+        kubeconfig: &str,
+        port: u16,
+    ) -> anyhow::Result<Self> {
         let path = match &options.kubeconfig {
             Some(path) => std::path::absolute(path)?,
             None => own_folder()?.join(format!("kubeconfig-{port}")),
@@ -115,7 +124,8 @@ fn own_folder() -> anyhow::Result<PathBuf> {
     #[allow(clippy::disallowed_methods)] // The program's own start, not a decision.
     let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    let folder = cache.context("neither HOME nor XDG_CACHE_HOME is set; give --kubeconfig FILE")?.join("trysquare/serve");
+    let folder =
+        cache.context("neither HOME nor XDG_CACHE_HOME is set; give --kubeconfig FILE")?.join("trysquare/serve");
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
