@@ -2,6 +2,8 @@
 
 #[path = "actors/disruption.rs"]
 mod disruption;
+#[path = "actors/events.rs"]
+mod events;
 #[path = "actors/nodes.rs"]
 mod nodes;
 #[path = "actors/relations.rs"]

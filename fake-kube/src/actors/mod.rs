@@ -12,6 +12,7 @@ mod api;
 mod daemon_sets;
 mod deployments;
 mod disruption;
+mod event_expiry;
 mod jobs;
 mod namespaces;
 mod needs;
@@ -68,6 +69,8 @@ pub struct Options {
     pub taint_eviction: bool,
     /// Removal of pods whose node is gone and of too many finished ones.
     pub pod_garbage_collection: bool,
+    /// Events are forgotten after an hour.
+    pub event_expiry: bool,
     /// Default objects of namespaces, and emptying those that are deleted.
     pub namespaces: bool,
     /// Asked about a node that is not ready; `false` has the node deleted, as a cloud's node lifecycle controller does.
@@ -98,6 +101,7 @@ impl Options {
             node_lifecycle: on,
             taint_eviction: on,
             pod_garbage_collection: on,
+            event_expiry: on,
             namespaces: on,
             instance_exists: None,
         }
@@ -118,10 +122,19 @@ trait Actor: Send {
 
 /// Runs the chosen actors until dropped.
 pub async fn run(kube: FakeKube, options: Options) {
+    let expiry = async {
+        if options.event_expiry {
+            event_expiry::run(&kube).await;
+        }
+    };
+    futures::join!(play(&kube, options.clone()), expiry);
+}
+
+async fn play(kube: &FakeKube, options: Options) {
     let clock = kube.clock().clone();
     let client = kube.client("kube-controller-manager");
     let mut watches = Kind::ALL.map(|kind| (kind, client.watch(&kind.resource())));
-    let mut actors = cast(&kube, options);
+    let mut actors = cast(kube, options);
     let mut view = View::default();
     loop {
         take_in(&mut watches, &mut view, &mut actors, clock.now());
@@ -160,6 +173,7 @@ fn cast(kube: &FakeKube, options: Options) -> Vec<Box<dyn Actor>> {
         node_lifecycle,
         taint_eviction,
         pod_garbage_collection,
+        event_expiry: _,
         namespaces,
         instance_exists,
     } = options;
