@@ -5,8 +5,8 @@ use std::time::Duration;
 /// How a [`crate::FakeEc2`] is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The one region it plays; the catalogue holds us-east-1, us-east-2, us-west-2, eu-west-1, ap-northeast-1 and
-    /// ap-northeast-3. Any other region has no instance types.
+    /// The one region it plays; [`regions`](crate::regions) names those in the catalogue. Any other region has no instance
+    /// types.
     pub region: String,
     /// The account that owns everything.
     pub account: String,

@@ -414,9 +414,9 @@ impl Control {
         lock(&self.0.inner.faults).add(rule)
     }
 
-    /// Takes a fault rule back.
-    pub fn remove_fault(&self, id: FaultId) {
-        lock(&self.0.inner.faults).remove(id);
+    /// Takes a fault rule back; answers whether it was there.
+    pub fn remove_fault(&self, id: FaultId) -> bool {
+        lock(&self.0.inner.faults).remove(id)
     }
 
     /// Takes every fault rule back.

@@ -100,7 +100,7 @@ impl FaultRule {
 
 /// A rule's handle, to take it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FaultId(u64);
+pub struct FaultId(pub(crate) u64);
 
 #[derive(Default)]
 pub(crate) struct Faults {
@@ -115,8 +115,16 @@ impl Faults {
         FaultId(self.next)
     }
 
-    pub(crate) fn remove(&mut self, id: FaultId) {
+    /// Whether there was such a rule.
+    pub(crate) fn remove(&mut self, id: FaultId) -> bool {
+        let before = self.rules.len();
         self.rules.retain(|(present, ..)| *present != id);
+        self.rules.len() < before
+    }
+
+    /// Each rule, in the order in which they are tried, with the number of calls it has matched.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (FaultId, &FaultRule, u64)> {
+        self.rules.iter().map(|(id, rule, matched)| (*id, rule, *matched))
     }
 
     pub(crate) fn clear(&mut self) {

@@ -26,15 +26,17 @@ mod cloud;
 mod config;
 mod connector;
 mod control;
+mod control_http;
 mod error;
 mod fault;
 mod journal;
 mod server;
+mod socket;
 mod wire;
 
 pub use bootstrap::{Bootstrap, Bootstrapped};
 pub use cloud::capacity::CapacityType;
-pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone};
+pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regions};
 pub use cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
 pub use cloud::image::Image;
 pub use cloud::instance::{
@@ -54,4 +56,5 @@ pub use error::ApiError;
 pub use fault::{Calls, FaultId, FaultRule, Outcome};
 pub use journal::JournalEntry;
 pub use server::FakeEc2;
+pub use socket::SocketOptions;
 pub use wire::Service;

@@ -1,4 +1,4 @@
-//! HTTP to protocol to action to answer; the clock, the lock and the waiting are here and nowhere else.
+//! HTTP to protocol to action to answer; the clock, the lock and the waiting are here and nowhere else. `socket` listens.
 
 use crate::actions::{self, Context, Step};
 use crate::cloud::Cloud;
@@ -58,7 +58,7 @@ impl FakeEc2 {
     }
 
     /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502; through
-    /// [`FakeEc2::http_client`] it is a broken connection.
+    /// [`FakeEc2::http_client`] and [`FakeEc2::serve`] it is a broken connection.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
         match self.exchange(request).await {
             Exchange::Answered(response) => response,
@@ -96,40 +96,13 @@ impl FakeEc2 {
         }
     }
 
-    /// Serves on a socket until dropped, in the clock's time.
-    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-        let this = self.clone();
-        let application = axum::Router::new().fallback(move |request: axum::extract::Request| {
-            let this = this.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                // A little more than `wire` accepts, so that its own refusal is what a client reads.
-                match axum::body::to_bytes(body, 8 << 20).await {
-                    Ok(body) => this.handle(Request::from_parts(parts, body)).await.map(axum::body::Body::from),
-                    Err(_) => {
-                        let mut response = Response::new(axum::body::Body::empty());
-                        *response.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
-                        response
-                    }
-                }
-            }
-        });
-        let background = self.clone();
-        tokio::select! {
-            biased;
-            result = async { axum::serve(listener, application).await } => result,
-            () = background.run() => Ok(()),
-        }
-    }
-
     pub(crate) async fn exchange(&self, request: Request<Bytes>) -> Exchange {
         let at = self.inner.clock.now();
         let call = match wire::read(&request) {
             Ok(call) => call,
             Err(unreadable) => {
                 tracing::warn!(code = %unreadable.error.code, method = %request.method(), "request could not be read");
-                let request_id = self.locked(|cloud, _| cloud.ids.uuid());
-                return Exchange::Answered(wire::error::respond(unreadable.protocol, &request_id, &unreadable.error));
+                return Exchange::Answered(self.refuse(&unreadable));
             }
         };
         let params = call.params();
@@ -163,6 +136,11 @@ impl FakeEc2 {
         }
         self.record(&call, params, at, Some(&response));
         Exchange::Answered(response)
+    }
+
+    pub(crate) fn refuse(&self, unreadable: &wire::Unreadable) -> Response<Bytes> {
+        let request_id = self.locked(|cloud, _| cloud.ids.uuid());
+        wire::error::respond(unreadable.protocol, &request_id, &unreadable.error)
     }
 
     /// Performs an action, waiting where it has to wait.

@@ -1,31 +1,210 @@
-//! The same account on a socket, in real time.
+//! The same account on a socket, in real time, and what it bears from those who connect.
 
-use controller_clock::Clock;
-use fake_ec2::{Bootstrap, Config, FakeEc2};
-use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+mod served;
 
-async fn ask(address: SocketAddr, body: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let length = body.len();
-    let head = format!("POST / HTTP/1.1\r\nhost: ec2\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+use fake_ec2::{ApiError, Calls, FaultRule, Outcome, SocketOptions};
+use served::{Served, message};
+use std::time::Duration;
+
+const VPCS: &str = "Action=DescribeVpcs&Version=2016-11-15";
+
+fn hasty() -> SocketOptions {
+    let timeout = Duration::from_millis(200);
+    SocketOptions { head_timeout: timeout, body_timeout: timeout, ..SocketOptions::default() }
+}
+
+fn lost(action: &str, outcome: Outcome) -> FaultRule {
+    FaultRule { outcome, ..FaultRule::error(action, ApiError::client("", "")) }
 }
 
 #[tokio::test]
 async fn a_socket_answers_like_the_library() {
-    let ec2 = FakeEc2::new(Config { families: vec!["m5".into()], ..Config::default() }, Clock::system());
-    ec2.cloud().bootstrap(Bootstrap::named("demo"));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let answer = tokio::select! {
-        biased;
-        answer = ask(address, "Action=DescribeSubnets&Version=2016-11-15") => answer,
-        result = ec2.serve(listener) => panic!("the server ended: {result:?}"),
-    };
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert_eq!(answer.matches("<availableIpAddressCount>8187</availableIpAddressCount>").count(), 3);
+    let served = Served::new().await;
+    let answer = served.ec2("Action=DescribeSubnets").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.body.matches("<availableIpAddressCount>8187</availableIpAddressCount>").count(), 3);
+}
+
+#[tokio::test]
+async fn many_requests_share_a_connection() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    let request = format!("POST / HTTP/1.1\r\nhost: ec2\r\ncontent-length: {}\r\n\r\n{VPCS}", VPCS.len());
+    client.write(&request.repeat(3)).await;
+    client.write(&message("POST / HTTP/1.1\r\nhost: ec2", VPCS)).await;
+    assert_eq!(client.rest().await.matches("HTTP/1.1 200 OK").count(), 4);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_http_end_their_connection_alone() {
+    let served = Served::new().await;
+    for nonsense in ["\u{16}\u{3}\u{1}\u{0}client hello\r\n\r\n", "GET\r\n\r\n", "\r\n\r\n\0\0\0\0\r\n\r\n"] {
+        let mut client = served.connect().await;
+        client.write(nonsense).await;
+        let answer = client.answer().await;
+        assert!([0, 400].contains(&answer.status), "{answer:?}");
+    }
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_refused() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\n").await;
+    for _ in 0..100 {
+        client.write(&format!("x-filler: {}\r\n", "x".repeat(1000))).await;
+    }
+    let answer = client.answer().await;
+    // 0 if the rest of what was sent reset the connection before the answer could be read.
+    assert!([0, 431].contains(&answer.status), "{answer:?}");
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_ends_its_connection() {
+    let served = Served::with(hasty()).await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\n").await;
+    assert_eq!(client.rest().await, "");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let served = Served::with(hasty()).await;
+    let mut never_used = served.connect().await;
+    let mut used = served.connect().await;
+    used.write(&format!("POST / HTTP/1.1\r\nhost: ec2\r\ncontent-length: {}\r\n\r\n{VPCS}", VPCS.len())).await;
+    assert_eq!(never_used.rest().await, "");
+    assert!(used.rest().await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_told_so() {
+    let served = Served::with(hasty()).await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\ncontent-length: 100\r\n\r\nAction=").await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 408, "{answer:?}");
+    assert!(answer.body.contains("<Code>RequestTimeout</Code>"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\ncontent-length: 5000000\r\n\r\n").await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 413, "{answer:?}");
+    assert!(answer.body.contains("<Code>RequestEntityTooLarge</Code>"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_read_only_so_far() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
+    for _ in 0..5 {
+        client.write(&chunk).await;
+    }
+    let answer = client.answer().await;
+    // 0 if the rest of what was sent reset the connection before the answer could be read.
+    assert!([0, 413].contains(&answer.status), "{answer:?}");
+    assert!(served.ec2.cloud().journal().is_empty());
+}
+
+#[tokio::test]
+async fn a_form_of_one_mebibyte_is_taken() {
+    let served = Served::new().await;
+    let answer =
+        served.ec2(&format!("Action=DescribeVpcs&Filter.1.Name=vpc-id&Filter.1.Value.1={}", "x".repeat(1 << 20))).await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_wait_for_their_turn() {
+    let served = Served::with(SocketOptions { max_connections: 2, ..SocketOptions::default() }).await;
+    let (first, second) = (served.connect().await, served.connect().await);
+    let mut third = served.connect().await;
+    third.write(&message("POST / HTTP/1.1\r\nhost: ec2", VPCS)).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), third.rest()).await;
+    assert!(early.is_err(), "answered while two others were open: {early:?}");
+    drop(first);
+    assert_eq!(third.answer().await.status, 200);
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_long_poll_takes_no_message_with_it() {
+    let served = Served::new().await;
+    let url = served.setup.queue_url.clone().unwrap();
+    // A rule that strikes nothing counts the calls that have come in.
+    let counting = r#"{"action":"ReceiveMessage","calls":{"nth":1000},"outcome":"hang"}"#;
+    served.done("POST", "/faults", counting).await;
+    let poll = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":20}}"#);
+    let mut leaving = served.connect().await;
+    leaving.write(&message("POST / HTTP/1.1\r\nhost: sqs\r\nx-amz-target: AmazonSQS.ReceiveMessage", &poll)).await;
+    while served.done("GET", "/faults/1", "").await["matched"] != 1 {}
+    drop(leaving);
+    let sent = served.sqs("SendMessage", &format!(r#"{{"QueueUrl":"{url}","MessageBody":"here"}}"#)).await;
+    assert_eq!(sent.status, 200, "{sent:?}");
+    let received = served.sqs("ReceiveMessage", &poll).await;
+    assert!(received.body.contains(r#""Body":"here""#), "{received:?}");
+    let received: Vec<_> = served
+        .ec2
+        .cloud()
+        .journal()
+        .iter()
+        .filter(|call| call.action == "ReceiveMessage")
+        .map(|call| call.status)
+        .collect();
+    assert_eq!(received, [200], "the poll that was left is not answered");
+}
+
+#[tokio::test]
+async fn a_long_poll_is_answered_when_a_message_comes() {
+    let served = Served::new().await;
+    let url = served.setup.queue_url.clone().unwrap();
+    let poll = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":20}}"#);
+    let message = format!(r#"{{"QueueUrl":"{url}","MessageBody":"here"}}"#);
+    let (received, sent) = tokio::join!(served.sqs("ReceiveMessage", &poll), served.sqs("SendMessage", &message));
+    assert_eq!(sent.status, 200, "{sent:?}");
+    assert!(received.body.contains(r#""Body":"here""#), "{received:?}");
+}
+
+#[tokio::test]
+async fn a_lost_request_breaks_the_connection_and_does_nothing() {
+    let served = Served::new().await;
+    let vpc = &served.setup.vpc_id;
+    served.ec2.cloud().fault(lost("CreateTags", Outcome::LostRequest).calls(Calls::Nth(1)));
+    let tag = format!("Action=CreateTags&ResourceId.1={vpc}&Tag.1.Key=lost&Tag.1.Value=");
+    let mut client = served.connect().await;
+    client.write(&message("POST / HTTP/1.1\r\nhost: ec2", &format!("{tag}&Version=2016-11-15"))).await;
+    assert_eq!(client.rest().await, "");
+    assert!(!served.ec2("Action=DescribeVpcs").await.body.contains("<key>lost</key>"));
+    assert_eq!(served.ec2(&tag).await.status, 200, "the next call is not struck");
+}
+
+#[tokio::test]
+async fn a_lost_reply_breaks_the_connection_after_the_work_is_done() {
+    let served = Served::new().await;
+    let vpc = &served.setup.vpc_id;
+    served.ec2.cloud().fault(lost("CreateTags", Outcome::LostReply));
+    let mut client = served.connect().await;
+    let tag = format!("Action=CreateTags&ResourceId.1={vpc}&Tag.1.Key=kept&Tag.1.Value=&Version=2016-11-15");
+    client.write(&message("POST / HTTP/1.1\r\nhost: ec2", &tag)).await;
+    assert_eq!(client.rest().await, "");
+    assert!(served.ec2("Action=DescribeVpcs").await.body.contains("<key>kept</key>"));
+}
+
+#[tokio::test]
+async fn dropping_the_server_closes_its_connections_and_its_port() {
+    let mut served = Served::new().await;
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\n").await;
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+    served.server.shutdown().await;
+    assert_eq!(client.rest().await, "");
+    assert!(tokio::net::TcpStream::connect(served.address).await.is_err());
 }

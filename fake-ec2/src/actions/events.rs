@@ -104,8 +104,8 @@ fn put_events(cloud: &mut Cloud, context: &Context, input: &Value) -> Result<Val
         };
         let resources = entry.get("Resources").and_then(Value::as_array).into_iter().flatten();
         let resources: Vec<String> = resources.filter_map(|resource| resource.as_str().map(str::to_owned)).collect();
-        cloud.emit(context.now, source, kind, &resources, detail);
-        answers.push(json!({"EventId": cloud.ids.uuid()}));
+        let id = cloud.emit(context.now, source, kind, &resources, detail);
+        answers.push(json!({"EventId": id}));
     }
     Ok(json!({"FailedEntryCount": failures, "Entries": answers}))
 }

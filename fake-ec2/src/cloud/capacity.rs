@@ -41,11 +41,11 @@ impl std::str::FromStr for CapacityType {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
-    instance_type: String,
-    zone: String,
-    capacity_type: CapacityType,
-    exhausted: bool,
+pub(crate) struct Rule {
+    pub(crate) instance_type: String,
+    pub(crate) zone: String,
+    pub(crate) capacity_type: CapacityType,
+    pub(crate) exhausted: bool,
 }
 
 impl Rule {
@@ -80,6 +80,18 @@ impl Capacity {
         if !self.rules.iter().any(|rule| rule.exhausted) {
             self.rules.clear();
         }
+    }
+
+    /// In the order in which they were given; the last that covers a pool decides.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The pools of limited size, and how many more instances each gives.
+    pub(crate) fn sized(&self) -> impl Iterator<Item = (&str, &str, CapacityType, u32)> {
+        self.free.iter().map(|((instance_type, zone, capacity_type), free)| {
+            (instance_type.as_str(), zone.as_str(), *capacity_type, *free)
+        })
     }
 
     /// Gives the pool exactly this many more instances.

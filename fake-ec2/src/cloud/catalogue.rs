@@ -181,6 +181,11 @@ impl Catalogue {
     }
 }
 
+/// The regions whose offerings the catalogue holds.
+pub fn regions() -> &'static [&'static str] {
+    &["us-east-1", "us-east-2", "us-west-2", "eu-west-1", "ap-northeast-1", "ap-northeast-3"]
+}
+
 fn offerings_of(region: &str) -> &'static str {
     match region {
         "us-east-1" => include_str!("../../data/offerings-us-east-1.tsv"),
@@ -227,7 +232,7 @@ mod tests {
     fn every_line_of_the_tables_is_read() {
         assert_eq!(TYPES.len(), INSTANCE_TYPES.lines().count());
         assert!(TYPES.windows(2).all(|pair| pair[0].name < pair[1].name), "binary search needs sorted names");
-        for region in ["us-east-1", "us-east-2", "us-west-2", "eu-west-1", "ap-northeast-1", "ap-northeast-3"] {
+        for region in regions() {
             let catalogue = Catalogue::new(region, &[]);
             assert_eq!(catalogue.offerings().len(), offerings_of(region).lines().count(), "{region}");
             assert!(catalogue.offerings().iter().all(|offering| !offering.zones.is_empty()), "{region}");

@@ -55,6 +55,21 @@ pub(crate) enum Due {
 /// reach back much further than that and stay under ten megabytes.
 const MAX_TOKENS: usize = 2_000;
 
+/// Events kept to look back at, in bytes: some 5,000 of the usual 600, where a person looks at the last few. Those a
+/// client makes up may be large.
+const MAX_EVENT_BYTES: usize = 3 << 20;
+
+/// An event that was put on the bus.
+#[derive(Clone, Debug)]
+pub(crate) struct Emitted {
+    /// Counts from 1.
+    pub(crate) sequence: u64,
+    /// The event, as JSON.
+    pub(crate) event: String,
+    /// The ARNs it goes to.
+    pub(crate) targets: Vec<String>,
+}
+
 /// Everything in the account and the region.
 #[derive(Debug)]
 pub(crate) struct Cloud {
@@ -73,6 +88,10 @@ pub(crate) struct Cloud {
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) queues: BTreeMap<String, Queue>,
     pub(crate) bus: Bus,
+    /// The newest last.
+    pub(crate) events: VecDeque<Emitted>,
+    event_bytes: usize,
+    event_count: u64,
     pub(crate) ids: Ids,
     /// Spot prices that differ from the catalogue, with the instant of the change.
     spot_prices: BTreeMap<(String, String), (f64, Timestamp)>,
@@ -106,6 +125,9 @@ impl Cloud {
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
             bus: Bus::default(),
+            events: VecDeque::new(),
+            event_bytes: 0,
+            event_count: 0,
             spot_prices: BTreeMap::new(),
             on_demand_prices: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -141,7 +163,7 @@ impl Cloud {
         self.revision += 1;
     }
 
-    /// Sends an event to the queues of the rules that match it.
+    /// Sends an event to the queues of the rules that match it; its id is answered.
     pub(crate) fn emit(
         &mut self,
         at: Timestamp,
@@ -149,10 +171,11 @@ impl Cloud {
         detail_type: &str,
         resources: &[String],
         detail: serde_json::Value,
-    ) {
+    ) -> String {
+        let id = self.ids.uuid();
         let event = serde_json::json!({
             "version": "0",
-            "id": self.ids.uuid(),
+            "id": id,
             "detail-type": detail_type,
             "source": source,
             "account": self.config.account,
@@ -162,19 +185,28 @@ impl Cloud {
             "detail": detail,
         });
         self.route(at, &event);
+        id
     }
 
     /// Sends a whole event to the queues of the rules that match it; answers how many.
     pub(crate) fn route(&mut self, at: Timestamp, event: &serde_json::Value) -> usize {
         let targets = self.bus.targets(event);
+        let event = event.to_string();
         let due = after(at, self.config.event_delay);
         for target in &targets {
             let Some(queue) = target.rsplit(':').next().filter(|_| target.starts_with("arn:aws:sqs:")) else {
                 continue;
             };
-            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.to_string() });
+            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone() });
         }
-        targets.len()
+        let count = targets.len();
+        self.event_bytes += event.len();
+        self.event_count += 1;
+        self.events.push_back(Emitted { sequence: self.event_count, event, targets });
+        while self.event_bytes > MAX_EVENT_BYTES {
+            self.event_bytes -= self.events.pop_front().map_or(0, |oldest| oldest.event.len());
+        }
+        count
     }
 
     fn deliver(&mut self, at: Timestamp, queue: &str, body: String) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 /// A request larger than this is refused. SQS allows messages of 1 MiB, EC2 user data of 16 KiB; a fleet request over the
 /// whole catalogue stays under 1 MiB.
-const MAX_BODY_BYTES: usize = 4 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// The AWS services this crate plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,10 +47,12 @@ impl Service {
         }
     }
 
-    fn by_name(name: &str) -> Option<Self> {
-        [Self::Ec2, Self::Sqs, Self::Ssm, Self::Iam, Self::Sts, Self::Pricing, Self::Eks, Self::EventBridge]
-            .into_iter()
-            .find(|service| service.name() == name)
+    /// Every one of them.
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Ec2, Self::Sqs, Self::Ssm, Self::Iam, Self::Sts, Self::Pricing, Self::Eks, Self::EventBridge];
+
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|service| service.name() == name)
     }
 
     // The API versions of the query services; unsigned requests are told apart by them.
@@ -117,13 +119,27 @@ pub(crate) struct Unreadable {
     pub(crate) error: ApiError,
 }
 
+impl Unreadable {
+    /// The body is larger than any action takes. Who reads from a socket says so without having read it.
+    pub(crate) fn too_large() -> Self {
+        let message = format!("The request body is too large; at most {MAX_BODY_BYTES} bytes are read.");
+        Self { protocol: Protocol::Ec2Query, error: ApiError::new(413, "RequestEntityTooLarge", message) }
+    }
+
+    /// The body did not arrive in time.
+    // fidelity: assumed: EC2 documents no code for it; the SDKs retry `RequestTimeout` wherever they see it.
+    pub(crate) fn too_slow() -> Self {
+        let error = ApiError::new(408, "RequestTimeout", "The request body was not received within the time allowed.");
+        Self { protocol: Protocol::Ec2Query, error }
+    }
+}
+
 pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     let headers = request.headers();
     let (caller, scope) = credential(headers);
     let user_agent = header(headers, "user-agent").unwrap_or_default().to_owned();
     if request.body().len() > MAX_BODY_BYTES {
-        let error = ApiError::new(413, "RequestEntityTooLarge", "The request body is too large.");
-        return Err(Unreadable { protocol: Protocol::Ec2Query, error });
+        return Err(Unreadable::too_large());
     }
     if let Some(target) = header(headers, "x-amz-target") {
         return read_json(target, request.body(), caller, user_agent);
@@ -244,7 +260,7 @@ fn credential(headers: &HeaderMap) -> (String, Option<&str>) {
     (parts.next().unwrap_or_default().to_owned(), parts.nth(2))
 }
 
-fn percent_decode(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

@@ -1,0 +1,567 @@
+//! The control API: what [`Control`](crate::Control) does, over HTTP and JSON, under `/_trysquare/` on the socket that
+//! also speaks AWS's protocols. `openapi.json` describes it for programs, the README for people.
+//!
+//! It has no password, so it must not be reached by accident: a page in a browser can send requests to a loopback
+//! address, and a name of its own can lead there (DNS rebinding). [`Door`] refuses both.
+
+mod ask;
+mod fault;
+mod view;
+
+use crate::cloud::Cloud;
+use crate::cloud::capacity::CapacityType;
+use crate::error::ApiError;
+use crate::fault::FaultId;
+use crate::server::{FakeEc2, lock};
+use crate::wire::{Service, percent_decode};
+use ask::Fields;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
+
+const PREFIX: &str = "/_trysquare";
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Entries of the journal and events answered unless more are asked for, and the most there are in one answer: a
+/// thousand entries with their parameters are about a megabyte.
+const DEFAULT_LIMIT: u64 = 100;
+const MAX_LIMIT: u64 = 1_000;
+
+/// Whether a path belongs to the control API.
+pub(crate) fn concerns(path: &str) -> bool {
+    path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Why a request was refused, as JSON says it.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    error: String,
+    field: Option<String>,
+    expected: Option<String>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), field: None, expected: None }
+    }
+
+    fn invalid(field: &str, error: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), expected: Some(expected.into()), ..Self::new(StatusCode::BAD_REQUEST, error) }
+    }
+}
+
+type Outcome = Result<Value, Refusal>;
+
+/// One thing that can be asked for.
+struct Route {
+    method: Method,
+    /// Below the prefix; `{id}` stands for any one segment.
+    path: &'static str,
+    summary: &'static str,
+    perform: fn(&FakeEc2, &str, &mut Fields) -> Outcome,
+}
+
+static ROUTES: [Route; 18] = [
+    route(Method::GET, "/", "What there is to ask for", index),
+    route(Method::GET, "/health", "Whether it answers", health),
+    route(Method::GET, "/ready", "Whether it can be used: the same, as it is ready once it answers", health),
+    route(Method::GET, "/openapi.json", "This API as OpenAPI 3.1", openapi),
+    route(Method::GET, "/state", "Instances, queues, clusters, and where capacity is short", state),
+    route(
+        Method::POST,
+        "/instances/{id}/interrupt",
+        "Sends a spot notice; the reclaim follows after two minutes",
+        interrupt,
+    ),
+    route(Method::POST, "/instances/{id}/rebalance", "Sends a rebalance recommendation", rebalance),
+    route(Method::POST, "/instances/{id}/terminate", "Terminates an instance from outside", terminate),
+    route(Method::POST, "/capacity/exhaust", "Lets pools refuse launches", exhaust),
+    route(Method::POST, "/capacity/restore", "Lets pools launch again", restore),
+    route(Method::GET, "/faults", "The fault rules, in the order in which they are tried", list_faults),
+    route(Method::POST, "/faults", "Adds a fault rule", add_fault),
+    route(Method::DELETE, "/faults", "Removes every fault rule", clear_faults),
+    route(Method::GET, "/faults/{id}", "One fault rule", show_fault),
+    route(Method::DELETE, "/faults/{id}", "Removes a fault rule", remove_fault),
+    route(Method::GET, "/journal", "The latest API calls, oldest first", journal),
+    route(Method::GET, "/events", "The latest events on the bus, oldest first", events),
+    route(Method::POST, "/events", "Puts an event on the bus", send_event),
+];
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    perform: fn(&FakeEc2, &str, &mut Fields) -> Outcome,
+) -> Route {
+    Route { method, path, summary, perform }
+}
+
+impl Route {
+    /// The segment that stands for `{id}`, or nothing, if this is the route of `path`.
+    fn matches<'a>(&self, path: &'a str) -> Option<&'a str> {
+        match self.path.split_once("{id}") {
+            None => (self.path == path).then_some(""),
+            Some((before, after)) => {
+                let id = path.strip_prefix(before)?.strip_suffix(after)?;
+                (!id.is_empty() && !id.contains('/')).then_some(id)
+            }
+        }
+    }
+}
+
+pub(crate) fn answer(ec2: &FakeEc2, door: &Door<'_>, request: &Request<Bytes>) -> Response<Bytes> {
+    let allowed = allowed_methods(request.uri().path());
+    let (status, body) = match door.admit(request).and_then(|()| perform(ec2, request)) {
+        Ok(body) => (StatusCode::OK, body),
+        Err(Refusal { status, error, field, expected }) => {
+            (status, json!({"error": error, "field": field, "expected": expected}))
+        }
+    };
+    let mut response = Response::new(Bytes::from(format!("{body:#}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::METHOD_NOT_ALLOWED
+        && let Ok(allowed) = HeaderValue::try_from(allowed)
+    {
+        headers.insert(header::ALLOW, allowed);
+    }
+    response
+}
+
+fn perform(ec2: &FakeEc2, request: &Request<Bytes>) -> Outcome {
+    let path = below_prefix(request.uri().path());
+    let known = ROUTES.iter().find_map(|route| {
+        let id = route.matches(path).filter(|_| route.method == *request.method())?;
+        Some((route, percent_decode(id)))
+    });
+    let Some((route, id)) = known else {
+        let allowed = allowed_methods(request.uri().path());
+        return Err(match allowed.is_empty() {
+            true => Refusal {
+                field: Some("path".into()),
+                expected: Some(everything().join(", ")),
+                ..Refusal::new(StatusCode::NOT_FOUND, format!("there is nothing at {PREFIX}{path}"))
+            },
+            false => Refusal {
+                field: Some("method".into()),
+                expected: Some(allowed),
+                ..Refusal::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    format!("{PREFIX}{path} does not take {}", request.method()),
+                )
+            },
+        });
+    };
+    let mut fields = match *request.method() == Method::POST {
+        true => Fields::of_body(request.body())?,
+        false => Fields::of_query(request.uri().query().unwrap_or_default()),
+    };
+    (route.perform)(ec2, &id, &mut fields)
+}
+
+/// `/_trysquare` and `/_trysquare/` are the same; so is a slash at the end of any path.
+fn below_prefix(path: &str) -> &str {
+    match path.strip_prefix(PREFIX).unwrap_or(path).trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    }
+}
+
+fn allowed_methods(path: &str) -> String {
+    let path = below_prefix(path);
+    let methods: Vec<&str> =
+        ROUTES.iter().filter(|route| route.matches(path).is_some()).map(|route| route.method.as_str()).collect();
+    methods.join(", ")
+}
+
+fn everything() -> Vec<String> {
+    ROUTES.iter().map(|route| format!("{} {PREFIX}{}", route.method, route.path)).collect()
+}
+
+/// Who may come in.
+pub(crate) struct Door<'a> {
+    /// The address of this end of the connection.
+    pub(crate) local: SocketAddr,
+    /// Further names to be called by.
+    pub(crate) hosts: &'a [String],
+}
+
+impl Door<'_> {
+    fn admit(&self, request: &Request<Bytes>) -> Result<(), Refusal> {
+        let forbid = |field: &str, error: String, expected: &str| {
+            Err(Refusal { status: StatusCode::FORBIDDEN, ..Refusal::invalid(field, error, expected) })
+        };
+        let headers = request.headers();
+        // No page is served here, so whatever a page sends was meant to abuse.
+        if headers.contains_key(header::ORIGIN) {
+            let error = "requests of web pages are refused: this one has an Origin header";
+            return forbid("Origin", error.into(), "no Origin header, as command-line tools and SDKs send none");
+        }
+        let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+        if site.is_some_and(|site| site != b"none") {
+            let error = "requests of web pages are refused: this one has a Sec-Fetch-Site header";
+            return forbid("Sec-Fetch-Site", error.into(), "none, as for an address that a person typed");
+        }
+        let hosts = hosts(request.uri().host(), headers);
+        if hosts.is_empty() {
+            return forbid("Host", "the request has no Host header".into(), "the host name it was sent to");
+        }
+        match hosts.iter().find(|host| !self.is_ours(host)) {
+            None => Ok(()),
+            Some(host) => forbid(
+                "Host",
+                format!("requests for the host {host:?} are refused: a web page could have made them"),
+                "localhost, a loopback address, the address listened on, or a name given with --control-host",
+            ),
+        }
+    }
+
+    fn is_ours(&self, host: &str) -> bool {
+        let name = host_name(host).trim_end_matches('.').to_ascii_lowercase();
+        if let Ok(address) = name.parse::<IpAddr>() {
+            let address = address.to_canonical();
+            return address.is_loopback() || address == self.local.ip().to_canonical();
+        }
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || self.hosts.iter().any(|host| host.trim_end_matches('.').eq_ignore_ascii_case(&name))
+    }
+}
+
+/// What a request says it was sent to: an absolute URI and the header must both be right.
+fn hosts(uri: Option<&str>, headers: &HeaderMap) -> Vec<String> {
+    let of_headers = headers.get_all(header::HOST).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+    uri.map(str::to_owned).into_iter().chain(of_headers).collect()
+}
+
+/// Without the port, and an IPv6 address without its brackets.
+fn host_name(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or(rest);
+    }
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn index(_: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let paths: Vec<Value> = ROUTES
+        .iter()
+        .map(|route| {
+            let path = format!("{PREFIX}{}", route.path);
+            json!({"method": route.method.as_str(), "path": path, "summary": route.summary})
+        })
+        .collect();
+    Ok(json!({"name": "fake-ec2", "version": env!("CARGO_PKG_VERSION"), "paths": paths}))
+}
+
+fn health(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    Ok(ec2.locked(|cloud, now| {
+        json!({
+            "name": "fake-ec2",
+            "version": env!("CARGO_PKG_VERSION"),
+            "status": "ok",
+            "region": cloud.config.region,
+            "account": cloud.config.account,
+            "now": now,
+        })
+    }))
+}
+
+fn openapi(_: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    Ok(serde_json::from_str(OPENAPI).expect("the description in this crate is JSON, as a test holds"))
+}
+
+fn state(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let faults = lock(&ec2.inner.faults).entries().count();
+    Ok(ec2.locked(|cloud, now| view::state(cloud, now, faults)))
+}
+
+fn interrupt(ec2: &FakeEc2, id: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let reclaim_at = ec2.locked(|cloud, now| {
+        if cloud.instances.get(id).is_some_and(|instance| instance.capacity_type == CapacityType::OnDemand) {
+            let expected = choice("a spot instance", view::interruptible(cloud));
+            let error = format!("{id} is an on-demand instance, and AWS sends spot notices to spot instances alone");
+            return Err(Refusal { status: StatusCode::CONFLICT, ..Refusal::invalid("instance", error, expected) });
+        }
+        cloud.interrupt(now, id).map_err(|error| of_instance(cloud, error))
+    })?;
+    Ok(json!({"instance": id, "reclaimAt": reclaim_at}))
+}
+
+fn rebalance(ec2: &FakeEc2, id: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    ec2.locked(|cloud, now| {
+        let state = cloud.instance(id).map_err(|error| of_instance(cloud, error))?.state;
+        if state.is_ending() {
+            let error = format!("{id} is {}; there is nothing left to rebalance", state.name());
+            let expected = choice("an instance that lives", view::living(cloud));
+            return Err(Refusal { status: StatusCode::CONFLICT, ..Refusal::invalid("instance", error, expected) });
+        }
+        cloud.rebalance(now, id).map_err(|error| of_instance(cloud, error))
+    })?;
+    Ok(json!({"instance": id}))
+}
+
+fn terminate(ec2: &FakeEc2, id: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let (previous, current) =
+        ec2.locked(|cloud, now| cloud.terminate(now, id).map_err(|error| of_instance(cloud, error)))?;
+    Ok(json!({"instance": id, "previousState": previous.name(), "state": current.name()}))
+}
+
+/// What the model refuses, with the instances for which it would not have.
+fn of_instance(cloud: &Cloud, error: ApiError) -> Refusal {
+    let status = match error.code.as_ref() {
+        "InvalidInstanceID.NotFound" => StatusCode::NOT_FOUND,
+        _ => StatusCode::CONFLICT,
+    };
+    let expected = choice("the id of an instance that lives", view::living(cloud));
+    Refusal { status, ..Refusal::invalid("instance", error.message, expected) }
+}
+
+/// "a spot instance: i-1, i-2, …"; so few that a person reads them.
+fn choice(what: &str, ids: Vec<String>) -> String {
+    match ids.as_slice() {
+        [] => format!("{what}; there is none"),
+        few if few.len() <= 10 => format!("{what}: {}", few.join(", ")),
+        many => format!("{what}: {}, … ({} in all; see {PREFIX}/state)", many[..10].join(", "), many.len()),
+    }
+}
+
+fn exhaust(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let (instance_type, zone, markets) = pools(ec2, fields, Wanted::Named)?;
+    Ok(ec2.locked(|cloud, _| {
+        markets.iter().for_each(|market| cloud.capacity.exhaust(&instance_type, &zone, *market));
+        json!({"capacity": view::capacity(cloud)})
+    }))
+}
+
+fn restore(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let (instance_type, zone, markets) = pools(ec2, fields, Wanted::AllUnlessNamed)?;
+    Ok(ec2.locked(|cloud, _| {
+        markets.iter().for_each(|market| cloud.capacity.restore(&instance_type, &zone, *market));
+        json!({"capacity": view::capacity(cloud)})
+    }))
+}
+
+/// Whether a field that is left out means every pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Named,
+    AllUnlessNamed,
+}
+
+/// `instanceType`, `zone`, `capacityType`: each a name of the region's, or `*`.
+fn pools(ec2: &FakeEc2, fields: &mut Fields, wanted: Wanted) -> Result<(String, String, Vec<CapacityType>), Refusal> {
+    let mut read = |name: &str| match (fields.text(name)?, wanted) {
+        (Some(text), _) => Ok(text),
+        (None, Wanted::AllUnlessNamed) => Ok("*".to_owned()),
+        (None, Wanted::Named) => Err(Refusal::invalid(name, format!("{name} is missing"), "a name, or * for all")),
+    };
+    let (instance_type, zone, market) = (read("instanceType")?, read("zone")?, read("capacityType")?);
+    fields.finish()?;
+    let markets = match market.as_str() {
+        "*" => vec![CapacityType::OnDemand, CapacityType::Spot],
+        text => vec![text.parse().map_err(|error| Refusal::invalid("capacityType", error, "spot, on-demand or *"))?],
+    };
+    ec2.locked(|cloud, _| {
+        if instance_type != "*" && cloud.catalogue.offering(&instance_type).is_none() {
+            let family = instance_type.split('.').next().unwrap_or_default();
+            let offerings = cloud.catalogue.offerings().iter().map(|offering| offering.instance_type);
+            let near: Vec<&str> =
+                offerings.filter(|offered| offered.family() == family).map(|offered| offered.name).collect();
+            let expected = match near.is_empty() {
+                true => format!("an instance type offered in {}, or * for all", cloud.config.region),
+                false => format!("one of its family ({}), or * for all", near.join(", ")),
+            };
+            let error = format!("the instance type {instance_type:?} is not offered in {}", cloud.config.region);
+            return Err(Refusal::invalid("instanceType", error, expected));
+        }
+        if zone != "*" && cloud.catalogue.zone(&zone).is_none() {
+            let zones: Vec<&str> = cloud.catalogue.zones.iter().map(|zone| zone.name).collect();
+            let error = format!("{zone:?} is no zone of {}", cloud.config.region);
+            return Err(Refusal::invalid("zone", error, format!("{}, or * for all", zones.join(", "))));
+        }
+        Ok((instance_type, zone, markets))
+    })
+}
+
+fn list_faults(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let faults = lock(&ec2.inner.faults);
+    let faults: Vec<Value> = faults.entries().map(|(id, rule, matched)| fault::show(id, rule, matched)).collect();
+    Ok(json!({ "faults": faults }))
+}
+
+fn add_fault(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let rule = fault::read(fields)?;
+    let shown = rule.clone();
+    let id = lock(&ec2.inner.faults).add(rule);
+    Ok(fault::show(id, &shown, 0))
+}
+
+fn clear_faults(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let mut faults = lock(&ec2.inner.faults);
+    let removed = faults.entries().count();
+    faults.clear();
+    Ok(json!({ "removed": removed }))
+}
+
+fn show_fault(ec2: &FakeEc2, id: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    let faults = lock(&ec2.inner.faults);
+    let found = fault_id(id).and_then(|id| faults.entries().find(|(present, ..)| *present == id));
+    found.map(|(id, rule, matched)| fault::show(id, rule, matched)).ok_or_else(|| no_fault(id))
+}
+
+fn remove_fault(ec2: &FakeEc2, id: &str, fields: &mut Fields) -> Outcome {
+    fields.finish()?;
+    match fault_id(id).is_some_and(|id| lock(&ec2.inner.faults).remove(id)) {
+        true => Ok(json!({"removed": 1})),
+        false => Err(no_fault(id)),
+    }
+}
+
+fn fault_id(text: &str) -> Option<FaultId> {
+    text.parse().ok().map(FaultId)
+}
+
+fn no_fault(id: &str) -> Refusal {
+    let expected = format!("an id of GET {PREFIX}/faults");
+    let refusal = Refusal::invalid("id", format!("there is no fault rule {id:?}"), expected);
+    Refusal { status: StatusCode::NOT_FOUND, ..refusal }
+}
+
+fn journal(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let service = fields.text("service")?.map(|name| fault::service(&name)).transpose()?;
+    let (action, errors) = (fields.text("action")?, fields.boolean("errors")?.unwrap_or(false));
+    let (limit, after) = tail(fields)?;
+    fields.finish()?;
+    let entries = lock(&ec2.inner.journal).entries();
+    let chosen = entries.iter().rev().take_while(|entry| entry.sequence > after).filter(|entry| {
+        service.is_none_or(|service: Service| service == entry.service)
+            && action.as_deref().is_none_or(|action| action == entry.action)
+            && (!errors || !(200..300).contains(&entry.status))
+    });
+    let mut calls: Vec<Value> = chosen.take(limit).map(|entry| view::call(entry)).collect();
+    calls.reverse();
+    Ok(json!({ "calls": calls }))
+}
+
+fn events(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let detail_type = fields.text("detailType")?;
+    let (limit, after) = tail(fields)?;
+    fields.finish()?;
+    let wanted =
+        |event: &Value| detail_type.is_none() || event["event"]["detail-type"].as_str() == detail_type.as_deref();
+    let mut events: Vec<Value> = ec2.locked(|cloud, _| {
+        let newest_first = cloud.events.iter().rev().take_while(|emitted| emitted.sequence > after);
+        newest_first.map(view::event).filter(wanted).take(limit).collect()
+    });
+    events.reverse();
+    Ok(json!({ "events": events }))
+}
+
+/// `limit` and `after`: how many at most, and after which sequence number.
+fn tail(fields: &mut Fields) -> Result<(usize, u64), Refusal> {
+    let limit = fields.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
+    Ok((limit as usize, fields.number("after", 0..=u64::MAX)?.unwrap_or(0)))
+}
+
+fn send_event(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let event = fields.whole();
+    for member in ["source", "detail-type"] {
+        if event.get(member).and_then(Value::as_str).is_none() {
+            return Err(Refusal::invalid(
+                member,
+                format!("the event has no text {member:?}"),
+                "a whole event, as EventBridge delivers it",
+            ));
+        }
+    }
+    if !event.get("detail").is_some_and(Value::is_object) {
+        return Err(Refusal::invalid(
+            "detail",
+            "the event has no object \"detail\"",
+            "a whole event, as EventBridge delivers it",
+        ));
+    }
+    Ok(json!({"targets": ec2.locked(|cloud, now| cloud.route(now, &event))}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_openapi_description_lists_exactly_what_there_is() {
+        let described: Value = serde_json::from_str(OPENAPI).unwrap();
+        let paths = described["paths"].as_object().unwrap();
+        let described: BTreeSet<String> = paths
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+            })
+            .filter(|operation| !operation.starts_with("PARAMETERS "))
+            .collect();
+        assert_eq!(described, everything().into_iter().collect());
+    }
+
+    #[test]
+    fn every_reference_of_the_openapi_description_leads_somewhere() {
+        let whole: Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(whole["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let references: Vec<&str> =
+            OPENAPI.split("\"$ref\": \"#").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert!(references.len() > 10);
+        for reference in references {
+            assert!(whole.pointer(reference).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_ours_by_loopback_by_its_address_or_by_a_name_it_was_given() {
+        let hosts = ["fake-ec2.kube-system".to_owned()];
+        let door = Door { local: "192.0.2.7:80".parse().unwrap(), hosts: &hosts };
+        for host in [
+            "localhost",
+            "localhost:4566",
+            "x.localhost",
+            "LOCALHOST.",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:80",
+            "192.0.2.7:80",
+            "[::ffff:127.0.0.1]",
+            "fake-ec2.kube-system:80",
+        ] {
+            assert!(door.is_ours(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com",
+            "192.0.2.8",
+            "notlocalhost",
+            "127.0.0.1.example.com",
+            "[::2]",
+            "localhost:80@example.com",
+        ] {
+            assert!(!door.is_ours(host), "{host}");
+        }
+    }
+}

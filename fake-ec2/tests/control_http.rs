@@ -1,0 +1,320 @@
+//! The control API as its users meet it: through a socket.
+
+mod served;
+
+use fake_ec2::{SocketOptions, State};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use served::{Served, message};
+use std::time::Duration;
+
+const SPOT: &str = "&InstanceMarketOptions.MarketType=spot";
+
+/// Status, field and both texts of a refusal.
+fn refusal(answer: &(u16, Value)) -> (u16, &str, String) {
+    let (status, value) = answer;
+    let texts = format!("{} | {}", value["error"].as_str().unwrap(), value["expected"].as_str().unwrap_or_default());
+    (*status, value["field"].as_str().unwrap_or_default(), texts)
+}
+
+#[track_caller]
+fn refused(answer: &(u16, Value), status: u16, field: &str, texts: &[&str]) {
+    let (its_status, its_field, its_texts) = refusal(answer);
+    assert_eq!((its_status, its_field), (status, field), "{its_texts}");
+    for text in texts {
+        assert!(its_texts.contains(text), "{text:?} is missing in {its_texts}");
+    }
+}
+
+#[tokio::test]
+async fn it_says_what_it_is_and_what_there_is() {
+    let served = Served::new().await;
+    for path in ["/health", "/ready"] {
+        let health = served.done("GET", path, "").await;
+        assert_eq!((&health["name"], &health["status"]), (&json!("fake-ec2"), &json!("ok")));
+        assert_eq!((&health["region"], &health["account"]), (&json!("us-west-2"), &json!("123456789012")));
+    }
+    for path in ["", "/"] {
+        let index = served.done("GET", path, "").await;
+        let paths: Vec<&str> =
+            index["paths"].as_array().unwrap().iter().map(|path| path["path"].as_str().unwrap()).collect();
+        assert!(paths.contains(&"/_trysquare/state") && paths.contains(&"/_trysquare/journal"), "{paths:?}");
+    }
+    assert_eq!(served.done("GET", "/openapi.json", "").await["openapi"], "3.1.0");
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_told_what_there_is() {
+    let served = Served::new().await;
+    let all = ["GET /_trysquare/state", "POST /_trysquare/instances/{id}/interrupt"];
+    refused(&served.control("GET", "/stat", "").await, 404, "path", &["/_trysquare/stat", all[0], all[1]]);
+    refused(&served.control("GET", "/instances//interrupt", "").await, 404, "path", &[]);
+    refused(&served.control("DELETE", "/state", "").await, 405, "method", &["does not take DELETE", "GET"]);
+    let answer = served.send("PUT /_trysquare/faults HTTP/1.1", "").await;
+    assert!(answer.head.contains("allow: get, post, delete"), "{answer:?}");
+    // The rest of the socket speaks AWS's protocols.
+    assert!(served.send("GET /_trysquared HTTP/1.1", "").await.body.contains("MissingAction"));
+}
+
+#[tokio::test]
+async fn a_web_page_cannot_drive_it() {
+    let served = Served::new().await;
+    let exhaust = r#"{"instanceType":"*","zone":"*","capacityType":"spot"}"#;
+    for (headers, field) in [
+        ("host: localhost\r\norigin: https://example.com", "Origin"),
+        ("host: localhost\r\norigin: null", "Origin"),
+        ("host: localhost\r\nsec-fetch-site: cross-site", "Sec-Fetch-Site"),
+        ("host: rebound.example.com", "Host"),
+        ("host: localhost\r\nhost: example.com", "Host"),
+        ("x-none: there is no host", "Host"),
+    ] {
+        let mut client = served.connect().await;
+        client.write(&message(&format!("POST /_trysquare/capacity/exhaust HTTP/1.1\r\n{headers}"), exhaust)).await;
+        let answer = client.answer().await;
+        let value: Value = serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"));
+        refused(&(answer.status, value), 403, field, &[]);
+    }
+    let state = served.done("GET", "/state", "").await;
+    assert_eq!(state["capacity"]["rules"], json!([]), "nothing was done");
+}
+
+#[tokio::test]
+async fn a_container_is_asked_by_the_name_it_was_given() {
+    let hosts = vec!["fake-ec2.test".to_owned()];
+    let served = Served::with(SocketOptions { control_hosts: hosts, ..SocketOptions::default() }).await;
+    for (host, status) in [("fake-ec2.test:80", 200), ("127.0.0.1:1", 200), ("other.test", 403)] {
+        let mut client = served.connect().await;
+        client.write(&message(&format!("GET /_trysquare/health HTTP/1.1\r\nhost: {host}"), "")).await;
+        assert_eq!(client.answer().await.status, status, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn the_state_shows_instances_with_their_price_and_tags() {
+    let served = Served::new().await;
+    let on_demand = served
+        .launch(
+            "&TagSpecification.1.ResourceType=instance&TagSpecification.1.Tag.1.Key=a&TagSpecification.1.Tag.1.Value=b",
+        )
+        .await;
+    let spot = served.launch(SPOT).await;
+    served.ec2.cloud().set_spot_price("m5.large", "us-west-2a", 0.0123);
+    let state = served.done("GET", "/state", "").await;
+    let find = |id: &str| state["instances"].as_array().unwrap().iter().find(|one| one["id"] == id).unwrap();
+    let shown = find(&on_demand);
+    assert_eq!(shown["instanceType"], "m5.large");
+    assert_eq!((&shown["zone"], &shown["capacityType"]), (&json!("us-west-2a"), &json!("on-demand")));
+    // As published; data/README.md.
+    assert_eq!((&shown["pricePerHourUsd"], &shown["tags"]), (&json!(0.096), &json!({"a": "b"})));
+    assert_eq!((&shown["state"], &shown["reclaimAt"]), (&json!("pending"), &Value::Null));
+    assert_eq!((&find(&spot)["capacityType"], &find(&spot)["pricePerHourUsd"]), (&json!("spot"), &json!(0.0123)));
+    assert_eq!(state["clusters"], json!(["demo"]));
+    assert_eq!(state["queues"][0]["name"], "demo");
+}
+
+#[tokio::test]
+async fn a_spot_notice_reaches_the_queue_and_comes_true_after_two_minutes() {
+    let served = Served::new().await;
+    let id = served.launch(SPOT).await;
+    let before = served.ec2.cloud().instance(&id).unwrap().launched_at;
+    let answer = served.done("POST", &format!("/instances/{id}/interrupt"), "").await;
+    let reclaim_at: Timestamp = answer["reclaimAt"].as_str().unwrap().parse().unwrap();
+    assert!(reclaim_at.duration_since(before) >= jiff::SignedDuration::from_secs(120));
+    assert_eq!(served.ec2.cloud().instance(&id).unwrap().reclaim_at, Some(reclaim_at));
+    let again = served.done("POST", &format!("/instances/{id}/interrupt"), "{}").await;
+    assert_eq!(again, answer, "a second notice changes nothing");
+    let path = "/events?detailType=EC2%20Spot%20Instance%20Interruption%20Warning";
+    let events = served.done("GET", path, "").await;
+    assert_eq!(events["events"].as_array().unwrap().len(), 1, "{events}");
+    assert_eq!(events["events"][0]["event"]["detail"], json!({"instance-id": id, "instance-action": "terminate"}));
+    assert_eq!(events["events"][0]["targets"].as_array().unwrap().len(), 1);
+    let url = served.setup.queue_url.clone().unwrap();
+    // The state changes of the launch come first.
+    for _ in 0..10 {
+        let poll = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":20}}"#);
+        if served.sqs("ReceiveMessage", &poll).await.body.contains("Interruption Warning") {
+            return;
+        }
+    }
+    panic!("no notice in the queue");
+}
+
+#[tokio::test]
+async fn what_an_instance_cannot_do_is_refused_with_those_that_can() {
+    let served = Served::new().await;
+    let on_demand = served.launch("").await;
+    let spot = served.launch(SPOT).await;
+    let interrupt = served.control("POST", &format!("/instances/{on_demand}/interrupt"), "").await;
+    refused(&interrupt, 409, "instance", &[&on_demand, "is an on-demand instance", &spot]);
+    let unknown = served.control("POST", "/instances/i-0000/terminate", "").await;
+    refused(&unknown, 404, "instance", &["The instance ID 'i-0000' does not exist", &spot, &on_demand]);
+    let terminated = served.done("POST", &format!("/instances/{spot}/terminate"), "").await;
+    assert_eq!((&terminated["previousState"], &terminated["state"]), (&json!("pending"), &json!("shutting-down")));
+    assert_eq!(served.ec2.cloud().instance(&spot).unwrap().state, State::ShuttingDown);
+    let ending = served.control("POST", &format!("/instances/{spot}/interrupt"), "").await;
+    refused(&ending, 409, "instance", &["is not in a state from which it can be interrupted"]);
+    refused(
+        &served.control("POST", &format!("/instances/{spot}/rebalance"), "").await,
+        409,
+        "instance",
+        &["shutting-down"],
+    );
+    let body = served.control("POST", &format!("/instances/{on_demand}/terminate"), r#"{"force":true}"#).await;
+    refused(&body, 400, "force", &["not known", "no fields at all"]);
+}
+
+#[tokio::test]
+async fn exhausted_pools_refuse_launches_until_they_are_restored() {
+    let served = Served::new().await;
+    let launch = async || {
+        let image = served.ec2.cloud().images().into_iter().find(|image| image.architecture == "x86_64").unwrap().id;
+        let subnet = &served.setup.subnet_ids[0];
+        let launch = format!(
+            "Action=RunInstances&MinCount=1&MaxCount=1&InstanceType=m5.large&ImageId={image}&SubnetId={subnet}"
+        );
+        served.ec2(&launch).await
+    };
+    let rule = json!({"instanceType": "m5.large", "zone": "us-west-2a", "capacityType": "*"});
+    let answer = served.done("POST", "/capacity/exhaust", &rule.to_string()).await;
+    assert_eq!(answer["capacity"]["rules"].as_array().unwrap().len(), 2, "one for each market: {answer}");
+    let refused = launch().await;
+    assert!(refused.body.contains("<Code>InsufficientInstanceCapacity</Code>"), "{refused:?}");
+    let answer = served.done("POST", "/capacity/restore", "").await;
+    assert_eq!(answer["capacity"]["rules"], json!([]));
+    assert_eq!(launch().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_pool_that_does_not_exist_is_not_exhausted() {
+    let served = Served::new().await;
+    for (body, field, texts) in [
+        (r#"{"zone":"*","capacityType":"spot"}"#, "instanceType", &["missing", "or * for all"][..]),
+        (r#"{"instanceType":"m5.lrge","zone":"*","capacityType":"spot"}"#, "instanceType", &["m5.lrge", "m5.large, "]),
+        (
+            r#"{"instanceType":"c9.large","zone":"*","capacityType":"spot"}"#,
+            "instanceType",
+            &["not offered in us-west-2"],
+        ),
+        (r#"{"instanceType":"*","zone":"us-west-2z","capacityType":"spot"}"#, "zone", &["us-west-2a, us-west-2b"]),
+        (r#"{"instanceType":"*","zone":"*","capacityType":"Spot"}"#, "capacityType", &["spot, on-demand or *"]),
+        (r#"{"instanceType":7,"zone":"*","capacityType":"spot"}"#, "instanceType", &["instanceType is 7"]),
+        (
+            r#"{"instanceType":"*","zone":"*","capacityType":"spot","size":1}"#,
+            "size",
+            &["capacityType, instanceType, zone"],
+        ),
+        (r#"["*"]"#, "body", &["an array"]),
+        (r#"{"instanceType""#, "body", &["not JSON"]),
+    ] {
+        refused(&served.control("POST", "/capacity/exhaust", body).await, 400, field, texts);
+    }
+    assert_eq!(served.done("GET", "/state", "").await["capacity"]["rules"], json!([]));
+}
+
+#[tokio::test]
+async fn faults_strike_are_listed_and_removed() {
+    let served = Served::new().await;
+    let rule = json!({
+        "service": "ec2",
+        "action": "DescribeVpcs",
+        "calls": {"first": 1},
+        "outcome": {"error": {"code": "RequestLimitExceeded", "message": "Request limit exceeded.", "status": 503}},
+    });
+    let added = served.done("POST", "/faults", &rule.to_string()).await;
+    assert_eq!((&added["id"], &added["matched"]), (&json!(1), &json!(0)));
+    let struck = served.ec2("Action=DescribeVpcs").await;
+    assert_eq!(struck.status, 503);
+    assert!(struck.body.contains("<Code>RequestLimitExceeded</Code>"), "{struck:?}");
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+    let listed = served.done("GET", "/faults", "").await;
+    let listed = &listed["faults"][0];
+    assert_eq!(listed["matched"], 2);
+    for member in ["service", "action", "calls", "outcome"] {
+        assert_eq!(listed[member], rule[member], "{member}");
+    }
+    served.done("POST", "/faults", r#"{"action":"DescribeVpcs","outcome":"lostReply"}"#).await;
+    assert_eq!(served.done("DELETE", "/faults/1", "").await, json!({"removed": 1}));
+    refused(&served.control("DELETE", "/faults/1", "").await, 404, "id", &["no fault rule \"1\""]);
+    assert_eq!(served.done("DELETE", "/faults", "").await, json!({"removed": 1}));
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_fault_is_delayed_or_counts_by_parameter() {
+    let served = Served::new().await;
+    let rule = r#"{"parameter":{"name":"VpcId.1","value":"vpc-1"},"outcome":{"delayMs":300}}"#;
+    served.done("POST", "/faults", rule).await;
+    let quick = tokio::time::timeout(Duration::from_millis(250), served.ec2("Action=DescribeVpcs&VpcId.1=vpc-1")).await;
+    assert!(quick.is_err(), "it was to take 300 ms");
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200);
+    assert_eq!(served.done("GET", "/faults/1", "").await["matched"], 1);
+}
+
+#[tokio::test]
+async fn a_fault_that_cannot_be_meant_is_refused_by_its_field() {
+    let served = Served::new().await;
+    for (body, field, texts) in [
+        (r#"{}"#, "outcome", &["missing", "lostRequest"][..]),
+        (r#"{"outcome":"explode"}"#, "outcome", &["\"explode\"", "hang"]),
+        (r#"{"outcome":{}}"#, "outcome", &["delayMs"]),
+        (r#"{"outcome":{"delayMs":1,"error":{"code":"A"}}}"#, "outcome", &["one of its kinds"]),
+        (r#"{"outcome":{"delayMs":-1}}"#, "outcome.delayMs", &["from 0 to 3600000"]),
+        (r#"{"outcome":{"error":{}}}"#, "outcome.error.code", &["InsufficientInstanceCapacity"]),
+        (r#"{"outcome":{"error":{"code":"A\r\nB"}}}"#, "outcome.error.code", &["other characters"]),
+        (r#"{"outcome":{"error":{"code":"A","status":200}}}"#, "outcome.error.status", &["400 to 599"]),
+        (r#"{"outcome":{"error":{"code":"A","more":1}}}"#, "outcome.error.more", &["code, message, status"]),
+        (r#"{"outcome":"hang","service":"s3"}"#, "service", &["ec2, sqs, ssm"]),
+        (r#"{"outcome":"hang","calls":"some"}"#, "calls", &["{\"nth\": N}"]),
+        (r#"{"outcome":"hang","calls":{"nth":0}}"#, "calls", &[]),
+        (r#"{"outcome":"hang","calls":{"nth":1,"first":2}}"#, "calls", &[]),
+        (r#"{"outcome":"hang","parameter":{"name":"a"}}"#, "parameter.value", &["missing"]),
+    ] {
+        refused(&served.control("POST", "/faults", body).await, 400, field, texts);
+    }
+    assert_eq!(served.done("GET", "/faults", "").await, json!({"faults": []}));
+}
+
+#[tokio::test]
+async fn the_journal_tells_the_latest_calls_and_filters_them() {
+    let served = Served::new().await;
+    served.ec2("Action=DescribeVpcs&VpcId.1=vpc-0123").await;
+    served.ec2("Action=DescribeSubnets").await;
+    served.sqs("ListQueues", "{}").await;
+    let calls = async |query: &str| {
+        let journal = served.done("GET", &format!("/journal{query}"), "").await;
+        let calls = journal["calls"].as_array().unwrap().clone();
+        calls.iter().map(|call| call["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(calls("").await, ["DescribeVpcs", "DescribeSubnets", "ListQueues"]);
+    assert_eq!(calls("?limit=1").await, ["ListQueues"]);
+    assert_eq!(calls("?after=1&limit=10").await, ["DescribeSubnets", "ListQueues"]);
+    assert_eq!(calls("?service=ec2").await, ["DescribeVpcs", "DescribeSubnets"]);
+    assert_eq!(calls("?action=DescribeSubnets").await, ["DescribeSubnets"]);
+    assert_eq!(calls("?errors=true").await, ["DescribeVpcs"]);
+    let journal = served.done("GET", "/journal?limit=1&errors=true", "").await;
+    let call = &journal["calls"][0];
+    assert_eq!((&call["status"], &call["errorCode"]), (&json!(400), &json!("InvalidVpcID.NotFound")));
+    assert_eq!(call["parameters"], json!({"VpcId.1": "vpc-0123"}));
+    refused(&served.control("GET", "/journal?limit=0", "").await, 400, "limit", &["1 to 1000"]);
+    refused(&served.control("GET", "/journal?service=s3", "").await, 400, "service", &["ec2, sqs"]);
+    refused(&served.control("GET", "/journal?errors=maybe", "").await, 400, "errors", &["true or false"]);
+    refused(
+        &served.control("GET", "/journal?tail=3", "").await,
+        400,
+        "tail",
+        &["action, after, errors, limit, service"],
+    );
+}
+
+#[tokio::test]
+async fn an_event_that_somebody_sends_goes_where_the_rules_say() {
+    let served = Served::new().await;
+    let event = json!({"source": "aws.health", "detail-type": "AWS Health Event", "detail": {"service": "EC2"}});
+    assert_eq!(served.done("POST", "/events", &event.to_string()).await, json!({"targets": 1}));
+    let other = json!({"source": "mine", "detail-type": "Nothing", "detail": {}});
+    assert_eq!(served.done("POST", "/events", &other.to_string()).await, json!({"targets": 0}));
+    let events = served.done("GET", "/events?limit=1", "").await;
+    assert_eq!(events["events"][0]["event"], other);
+    refused(&served.control("POST", "/events", r#"{"source":"a"}"#).await, 400, "detail-type", &["whole event"]);
+    refused(&served.control("POST", "/events", r#"{"source":"a","detail-type":"b"}"#).await, 400, "detail", &[]);
+}
