@@ -7,12 +7,13 @@ use crate::host_ports;
 use crate::quantity::Quantity;
 use crate::requirements::{AllowUndefined, Requirements};
 use crate::resources::{NODES, Resources};
-use crate::scheduling::{PlannedNode, Schedule};
+use crate::scheduling::{PlannedNode, Schedule, Unschedulable};
+use crate::selector;
 use crate::settings::{MinValuesPolicy, Settings};
-use crate::snapshot::{Pod, PodName, Snapshot, StateNode};
+use crate::snapshot::{Pod, PodName, Snapshot, SpreadConstraint, StateNode};
 use crate::taints;
 use controller_api::labels;
-use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub enum Rule {
     Capacity,
     /// No port is taken twice.
     HostPorts,
+    /// Pods are spread as they require.
+    Spread,
     /// Every instance type named fits the node's labels and can be bought.
     InstanceTypes,
     /// At most 600 types, cheapest first.
@@ -86,6 +89,7 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings, schedule: &Schedule) -
         );
     }
     check_limits(snapshot, schedule, &mut found);
+    check_spread(snapshot, schedule, &mut found);
     found.0.into_iter().collect()
 }
 
@@ -251,6 +255,152 @@ fn check_limits(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations
         let limits = snapshot.pools.get(pool).map(|pool| pool.limits().clone()).unwrap_or_default();
         found.unless(limits.iter().all(|(name, limit)| used.get(name) <= limit), Rule::Limits, pool);
     }
+}
+
+/// A domain that took a pod may not be fuller than the emptiest that the pod could use, by more than the skew. Only pods of
+/// the same constraint are counted on top of those that run: others that match its selector may have come later, and
+/// are free to.
+fn check_spread(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations) {
+    // Nodes given up at the very end took their pods out of the counts by which others were placed.
+    if schedule.unschedulable.values().any(|reason| matches!(reason, Unschedulable::MinValues { .. })) {
+        return;
+    }
+    let places = places(snapshot, schedule);
+    let placed: BTreeMap<&PodName, &Place<'_>> =
+        places.iter().flat_map(|place| place.pods.iter().map(move |pod| (*pod, place))).collect();
+    for (name, place) in &placed {
+        let Some(pod) = snapshot.pods.get(*name) else { continue };
+        for constraint in pod.topology_spread.iter().filter(|constraint| constraint.is_required) {
+            let on = format!("{name} over {}", constraint.topology_key);
+            let Some(domain) = place.domain(&constraint.topology_key) else {
+                found.add(Rule::Spread, &on);
+                continue;
+            };
+            let counts = |other: &Pod| {
+                other.name.namespace == pod.name.namespace
+                    && constraint.selector.as_ref().is_some_and(|s| selector::matches(s, &other.labels))
+            };
+            let is_alike = |other: &PodName| {
+                let other = &snapshot.pods[other];
+                counts(other)
+                    && other.topology_spread.contains(constraint)
+                    && other.node_selector == pod.node_selector
+                    && other.required_terms == pod.required_terms
+                    && other.tolerations == pod.tolerations
+            };
+            let running = running_by_domain(snapshot, &placed, pod, constraint);
+            let alike = |pods: &[&PodName]| pods.iter().filter(|other| is_alike(other)).count();
+            let in_domain = |place: &&Place<'_>| place.domain(&constraint.topology_key) == Some(domain);
+            let planned: usize = places.iter().filter(in_domain).map(|place| alike(&place.pods)).sum();
+            let here = running.get(domain).copied().unwrap_or(0) + planned;
+            let fits = alternatives(pod).any(|wanted| {
+                let usable = |value: &str| wanted.allows(&constraint.topology_key, value);
+                here <= constraint.max_skew as usize + least(snapshot, &places, pod, constraint, &running, &usable)
+            });
+            found.unless(fits, Rule::Spread, &on);
+        }
+    }
+}
+
+/// A node that was given pods, by what is known of its labels.
+struct Place<'a> {
+    pods: Vec<&'a PodName>,
+    labels: BTreeMap<&'a str, &'a str>,
+    hostname: String,
+}
+
+impl Place<'_> {
+    fn domain(&self, key: &str) -> Option<&str> {
+        if key == labels::HOSTNAME_LABEL { Some(&self.hostname) } else { self.labels.get(key).copied() }
+    }
+}
+
+fn places<'a>(snapshot: &'a Snapshot, schedule: &'a Schedule) -> Vec<Place<'a>> {
+    let existing = schedule.existing.iter().filter_map(|(name, pods)| {
+        let node = snapshot.nodes.get(name)?;
+        let labels = node.labels().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let hostname = node.hostname().to_owned();
+        Some(Place { pods: pods.iter().filter(|pod| snapshot.pods.contains_key(*pod)).collect(), labels, hostname })
+    });
+    let planned = schedule.new_nodes.iter().enumerate().map(|(index, planned)| {
+        let single = planned.requirements.iter().filter_map(|r| Some((r.key(), r.single_value()?)));
+        Place {
+            pods: planned.pods.iter().filter(|pod| snapshot.pods.contains_key(*pod)).collect(),
+            labels: single.collect(),
+            hostname: format!("planned node {index}"),
+        }
+    });
+    existing.chain(planned).collect()
+}
+
+/// Pods that run and stay, by domain, on nodes that take part for the pod.
+fn running_by_domain<'a>(
+    snapshot: &'a Snapshot,
+    placed: &BTreeMap<&PodName, &Place<'_>>,
+    pod: &Pod,
+    constraint: &SpreadConstraint,
+) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for node in snapshot.nodes.values() {
+        let Some(object) = node.node.as_deref().filter(|object| takes_part(object, pod, constraint)) else { continue };
+        let label = object.metadata.labels.as_ref().and_then(|labels| labels.get(&constraint.topology_key));
+        let own_name = node.node_name().filter(|_| constraint.topology_key == labels::HOSTNAME_LABEL);
+        let Some(domain) = label.map(String::as_str).or(own_name) else { continue };
+        let pods = snapshot.pods_on(node.node_name().unwrap_or_default());
+        let counted = pods.filter(|other| {
+            let selected = constraint.selector.as_ref().is_none_or(|s| selector::matches(s, &other.labels));
+            let moves = placed.contains_key(&other.name) || node.is_marked_for_deletion();
+            selected && other.name.namespace == pod.name.namespace && other.is_active() && !moves
+        });
+        *counts.entry(domain).or_default() += counted.count();
+    }
+    counts
+}
+
+fn takes_part(node: &Node, pod: &Pod, constraint: &SpreadConstraint) -> bool {
+    let labels = Requirements::from_labels(node.metadata.labels.iter().flatten());
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    (!constraint.honors_affinity || alternatives(pod).any(|wanted| labels.is_compatible(&wanted, AllowUndefined::None)))
+        && (!constraint.honors_taints || tolerates(pod, taints))
+}
+
+/// The count of the emptiest domain that the pod can use, everything that matches counted. Zero for hosts, which can be
+/// added, and where there are fewer domains than wanted. Only domains that nodes or planned nodes are in, or that a pool
+/// whose nodes the pod tolerates names, are known to this check; more would only lower the count.
+fn least(
+    snapshot: &Snapshot,
+    places: &[Place<'_>],
+    pod: &Pod,
+    constraint: &SpreadConstraint,
+    running: &BTreeMap<&str, usize>,
+    usable: &dyn Fn(&str) -> bool,
+) -> usize {
+    let key = constraint.topology_key.as_str();
+    if key == labels::HOSTNAME_LABEL {
+        return 0;
+    }
+    let mut totals: BTreeMap<&str, usize> = running.clone();
+    for pool in snapshot.pools.values().filter(|p| p.is_ready() && !p.is_deleting() && !p.is_static()) {
+        let reachable = !constraint.honors_taints || tolerates(pod, pool.taints());
+        let named = pool.instance_types.iter().filter_map(|t| t.requirements.get(key)).flat_map(|r| r.values());
+        for value in named.filter(|value| reachable && pool.requirements().allows(key, value)) {
+            totals.entry(value).or_default();
+        }
+    }
+    let is_counted = |name: &&PodName| {
+        let other = &snapshot.pods[*name];
+        let selected = constraint.selector.as_ref().is_some_and(|s| selector::matches(s, &other.labels));
+        selected && other.name.namespace == pod.name.namespace
+    };
+    for place in places {
+        if let Some(domain) = place.domain(key) {
+            let counted = place.pods.iter().copied().filter(is_counted).count();
+            *totals.entry(domain).or_default() += counted;
+        }
+    }
+    let counts: Vec<usize> = totals.into_iter().filter(|(domain, _)| usable(domain)).map(|(_, count)| count).collect();
+    let enough = counts.len() >= constraint.min_domains.unwrap_or(0) as usize;
+    if enough { counts.into_iter().min().unwrap_or(0) } else { 0 }
 }
 
 /// Whether what `planned` allows is within what is `wanted`.

@@ -23,6 +23,7 @@ pub mod requirement;
 pub mod requirements;
 
 pub mod host_ports;
+pub mod selector;
 pub mod taints;
 
 pub mod catalog;

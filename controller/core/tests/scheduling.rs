@@ -8,7 +8,7 @@ use controller_core::requirement::Requirement;
 use controller_core::scheduling::{Schedule, Unschedulable, schedule};
 use controller_core::settings::Settings;
 use controller_core::snapshot::builder::World;
-use controller_core::snapshot::{Pool, Snapshot};
+use controller_core::snapshot::{Pod, PodName, Pool, Snapshot};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -321,6 +321,55 @@ fn the_checker_refuses_answers_that_were_broken_on_purpose() {
     });
 }
 
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn spread_over(key: &str, max_skew: u32, app: &str) -> Value {
+    json!([{"maxSkew": max_skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}}}])
+}
+
+#[test]
+fn the_checker_refuses_pods_that_are_not_spread() {
+    let given = json!({
+        "pools": {"default": {}},
+        "nodes": {"here": {"type": "m5.8xlarge", "pool": "default"}},
+        "pods": [
+            {"name": "zonal", "count": 6, "cpu": "1", "labels": {"app": "zonal"},
+                "topologySpreadConstraints": spread_over(ZONE, 1, "zonal")},
+            {"name": "apart", "count": 3, "cpu": "500m", "labels": {"app": "apart"},
+                "topologySpreadConstraints": spread_over("kubernetes.io/hostname", 1, "apart")},
+        ],
+    });
+    let snapshot = world(&given).snapshot;
+    let good = schedule(&snapshot, &settings());
+    assert_eq!(check::schedule(&snapshot, &settings(), &good), []);
+    let zones: Vec<_> = good.new_nodes.iter().map(|n| n.requirements.get(ZONE).unwrap().to_string()).collect();
+    assert_eq!(zones, [format!("{ZONE} In [us-west-2b]"), format!("{ZONE} In [us-west-2c]")]);
+    let named = |pods: &[PodName], prefix: &str| pods.iter().position(|pod| pod.name.starts_with(prefix)).unwrap();
+    let broken = |breaks: &dyn Fn(&mut Schedule)| {
+        let mut bad = good.clone();
+        breaks(&mut bad);
+        let found = check::schedule(&snapshot, &settings(), &bad);
+        assert!(found.iter().any(|violation| violation.rule == Rule::Spread), "nothing about spread among {found:?}");
+    };
+    // Both new nodes in one zone.
+    broken(&|s| s.new_nodes[1].requirements.replace(Requirement::equals(ZONE, "us-west-2b")));
+    // A node that may come up in any zone.
+    broken(&|s| drop(s.new_nodes[0].requirements.remove(ZONE)));
+    // Three pods in one zone and one in another.
+    broken(&|s| {
+        let index = named(&s.new_nodes[0].pods, "zonal");
+        let moved = s.new_nodes[0].pods.remove(index);
+        s.new_nodes[1].pods.push(moved);
+    });
+    // Two on one host.
+    broken(&|s| {
+        let index = named(&s.new_nodes[0].pods, "apart");
+        let moved = s.new_nodes[0].pods.remove(index);
+        s.existing.get_mut("here").unwrap().push(moved);
+    });
+}
+
 #[test]
 fn a_refusal_by_the_pods_own_wish_is_not_told_and_others_are() {
     let given = json!({"pools": {"default": {}}, "pods": [
@@ -339,6 +388,7 @@ mod random_worlds {
 
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn requirements() -> impl Strategy<Value = Value> {
         let families = proptest::sample::subsequence(vec!["c5", "c6g", "m5", "r5"], 1..=4).prop_map(
@@ -377,9 +427,57 @@ mod random_worlds {
         ];
         let tolerations = prop_oneof![Just(Value::Null), Just(json!([{"key": "dedicated", "operator": "Exists"}]))];
         let port = prop_oneof![4 => Just(Value::Null), 1 => Just(json!(80))];
-        (100u32..9000, selector, tolerations, port).prop_map(|(cpu, selector, tolerations, port)| {
-            json!({"cpu": format!("{cpu}m"), "nodeSelector": selector, "tolerations": tolerations, "hostPort": port})
-        })
+        let constraints = proptest::collection::vec(constraint(), 0..=2);
+        let app = proptest::sample::select(vec!["web", "api"]);
+        (100u32..9000, selector, tolerations, port, constraints, app).prop_map(
+            |(cpu, selector, tolerations, port, constraints, app)| {
+                json!({"cpu": format!("{cpu}m"), "nodeSelector": selector, "tolerations": tolerations, "hostPort": port,
+                    "labels": {"app": app}, "topologySpreadConstraints": constraints})
+            },
+        )
+    }
+
+    fn constraint() -> impl Strategy<Value = Value> {
+        (
+            proptest::sample::select(vec![ZONE, "kubernetes.io/hostname", "karpenter.sh/capacity-type", "team"]),
+            1u32..4,
+            proptest::sample::select(vec!["DoNotSchedule", "ScheduleAnyway"]),
+            proptest::sample::select(vec!["web", "api"]),
+            proptest::option::of(1u32..5),
+            proptest::sample::select(vec!["Honor", "Ignore"]),
+            proptest::sample::select(vec!["Honor", "Ignore"]),
+        )
+            .prop_map(|(key, skew, when, app, min_domains, affinity, taints)| {
+                let min_domains = min_domains.filter(|_| when == "DoNotSchedule");
+                json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "minDomains": min_domains,
+                    "labelSelector": {"matchLabels": {"app": app}},
+                    "nodeAffinityPolicy": affinity, "nodeTaintsPolicy": taints})
+            })
+    }
+
+    /// Pods per zone, on nodes that exist and on planned ones.
+    fn by_zone(snapshot: &Snapshot, schedule: &Schedule) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for (node, pods) in &schedule.existing {
+            *counts.entry(snapshot.nodes[node].labels()[ZONE].clone()).or_default() += pods.len();
+        }
+        for planned in &schedule.new_nodes {
+            let zone = planned.requirements.get(ZONE).and_then(Requirement::single_value).expect("one zone");
+            *counts.entry(zone.to_owned()).or_default() += planned.pods.len();
+        }
+        counts
+    }
+
+    /// The same pods created in another order: each gets the age and the uid of another.
+    fn with_ages_rotated(snapshot: &Snapshot, by: usize) -> Snapshot {
+        let mut ages: Vec<_> = snapshot.pods.values().map(|pod| (pod.created, pod.uid.clone())).collect();
+        let by = by % ages.len();
+        ages.rotate_left(by);
+        let mut rotated = snapshot.clone();
+        for (pod, (created, uid)) in rotated.pods.values_mut().zip(ages) {
+            *pod = Arc::new(Pod { created, uid, ..(**pod).clone() });
+        }
+        rotated
     }
 
     fn node() -> impl Strategy<Value = Value> {
@@ -417,6 +515,44 @@ mod random_worlds {
             let schedule = schedule(&snapshot, &settings());
             prop_assert_eq!(check::schedule(&snapshot, &settings(), &schedule), []);
             assert_order_does_not_matter("a random world", &snapshot, &schedule);
+        }
+
+        #[test]
+        fn the_skew_is_kept_whatever_the_size_of_pods(
+            sizes in proptest::collection::vec(100u32..6000, 1..=20),
+            max_skew in 1u32..4,
+            zones in proptest::sample::subsequence(vec!["us-west-2a", "us-west-2b", "us-west-2c"], 1..=3),
+            nodes in proptest::collection::vec(proptest::sample::select(vec!["us-west-2a", "us-west-2b", "us-west-2c"]), 0..=4),
+        ) {
+            let nodes = nodes.iter().map(|zone| json!({"type": "m5.xlarge", "pool": "pool-0", "labels": {ZONE: zone}}));
+            let pods: Vec<Value> = sizes.iter().enumerate().map(|(index, cpu)| {
+                json!({"name": format!("pod-{index:02}"), "cpu": format!("{cpu}m"), "labels": {"app": "web"},
+                    "topologySpreadConstraints": spread_over(ZONE, max_skew, "web"),
+                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}]}}}})
+            }).collect();
+            let given = json!({"pools": {"pool-0": {}}, "nodes": numbered("node", nodes.collect()), "pods": pods});
+            let snapshot = world(&given).snapshot;
+            let first = schedule(&snapshot, &settings());
+            prop_assert!(first.unschedulable.is_empty(), "{}", render(&first));
+            let counts = by_zone(&snapshot, &first);
+            let count = |zone: &&str| counts.get(*zone).copied().unwrap_or(0);
+            let (least, most) = (zones.iter().map(count).min().unwrap(), zones.iter().map(count).max().unwrap());
+            prop_assert_eq!(zones.iter().map(count).sum::<usize>(), sizes.len());
+            prop_assert!(most - least <= max_skew as usize, "{:?}", counts);
+        }
+
+        #[test]
+        fn equal_pods_are_counted_alike_in_any_order(count in 1usize..25, max_skew in 1u32..4, rotation in 0usize..25) {
+            let given = json!({"pools": {"default": {}}, "nodes": {"here": {"type": "m5.xlarge", "pool": "default"}}, "pods": [
+                {"name": "web", "count": count, "cpu": "1", "labels": {"app": "web"},
+                    "topologySpreadConstraints": spread_over(ZONE, max_skew, "web")},
+            ]});
+            let snapshot = world(&given).snapshot;
+            let other = with_ages_rotated(&snapshot, rotation);
+            let counts = by_zone(&snapshot, &schedule(&snapshot, &settings()));
+            prop_assert_eq!(counts.values().sum::<usize>(), count);
+            prop_assert_eq!(by_zone(&other, &schedule(&other, &settings())), counts);
         }
     }
 }

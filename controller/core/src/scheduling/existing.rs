@@ -2,6 +2,7 @@
 
 use super::amounts::{self, Axes, Row};
 use super::preferences::Wishes;
+use super::topology::{Place, Topology};
 use crate::host_ports::{self, HostPort};
 use crate::requirement::Requirement;
 use crate::requirements::{AllowUndefined, Requirements};
@@ -56,16 +57,22 @@ impl<'a> ExistingNode<'a> {
     }
 
     /// Whether the pod can run here. Every label it requires must be on the node.
-    pub(super) fn takes(&self, wishes: &Wishes<'_>) -> bool {
+    pub(super) fn takes(&self, wishes: &Wishes<'_>, topology: &Topology) -> bool {
         let none = vec![0; wishes.amounts.len()];
         amounts::fits(&none, &wishes.amounts, &self.room)
             && taints::tolerates(self.taints, &wishes.tolerations).is_ok()
             && !host_ports::conflict(&self.host_ports, &wishes.pod.host_ports)
             && self.requirements.is_compatible(&wishes.requirements, AllowUndefined::None)
+            && (wishes.spread.is_empty() || topology.choices(wishes, &self.as_place()).is_ok())
+    }
+
+    fn as_place(&self) -> Place<'_> {
+        Place { requirements: &self.requirements, allow: AllowUndefined::None }
     }
 
     /// Plans the pod here.
-    pub(super) fn place(&mut self, wishes: &Wishes<'_>) {
+    pub(super) fn place(&mut self, wishes: &Wishes<'_>, topology: &mut Topology) {
+        topology.record(wishes.pod, self.taints, &self.requirements);
         amounts::subtract(&mut self.room, &wishes.amounts);
         self.host_ports.extend(wishes.pod.host_ports.iter().cloned());
         self.pods.push(wishes.pod.name.clone());

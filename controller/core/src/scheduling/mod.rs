@@ -4,8 +4,8 @@
 //! does, the pod gives up one of its wishes and is tried again, until only what it must have is left; what then stays is a
 //! typed reason per pool.
 //!
-//! What is not here yet: topology spread and affinity between pods (a pod that requires them is refused with
-//! [`Unschedulable::NotSupportedYet`], one that only prefers them is placed without), the required anti-affinity of pods
+//! What is not here yet: affinity between pods (a pod that requires it is refused with
+//! [`Unschedulable::NotSupportedYet`], one that only prefers it is placed without), the required anti-affinity of pods
 //! already running against those being placed, volumes (attach limits and zones of volumes do not constrain), capacity
 //! reservations, and dynamic resource allocation.
 
@@ -16,12 +16,14 @@ mod preferences;
 mod queue;
 mod reason;
 mod template;
+mod topology;
 mod truncate;
 
 pub use planned_node::PlannedNode;
 pub use reason::{
     Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, PoolLeftOut, PoolRefusal, Refusal, Unschedulable,
 };
+pub use topology::SpreadUnsatisfiable;
 
 use crate::quantity::Quantity;
 use crate::resources::{NODES, Resources};
@@ -30,12 +32,13 @@ use crate::snapshot::{Pod, PodName, Pool, Snapshot};
 use amounts::Axes;
 use controller_api::labels;
 use existing::ExistingNode;
-use planned_node::Packing;
+use planned_node::{Addition, Packing};
 use preferences::Wishes;
 use queue::Queue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use template::Template;
+use topology::Topology;
 
 /// Where every pod that needs a place goes.
 #[derive(Clone, Debug, Default)]
@@ -54,9 +57,10 @@ pub struct Schedule {
 pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
     let mut schedule = Schedule::default();
     let mut pods = Vec::new();
-    for pod in pods_to_place(snapshot) {
-        match validate(&pod) {
-            Ok(()) => pods.push(pod),
+    let all = pods_to_place(snapshot);
+    for pod in &all {
+        match validate(pod) {
+            Ok(()) => pods.push(Arc::clone(pod)),
             Err(reason) => {
                 schedule.unschedulable.insert(pod.name.clone(), reason);
             }
@@ -65,7 +69,8 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
     if pods.is_empty() {
         return schedule;
     }
-    Pass::new(snapshot, settings, &pods, &mut schedule).run(pods, &mut schedule);
+    let moving = all.iter().map(|pod| &pod.name).collect();
+    Pass::new(snapshot, settings, &pods, &moving, &mut schedule).run(pods, &mut schedule);
     debug_assert!(
         crate::check::schedule(snapshot, settings, &schedule).is_empty(),
         "a schedule breaks its own rules: {:?}",
@@ -116,6 +121,7 @@ struct Pass<'a> {
     existing: Vec<ExistingNode<'a>>,
     packings: Vec<Packing>,
     templates: Vec<Template<'a>>,
+    topology: Topology,
     has_pools: bool,
     /// What each limited pool may still add.
     remaining: BTreeMap<&'a str, Resources>,
@@ -125,7 +131,13 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(snapshot: &'a Snapshot, settings: &'a Settings, pods: &[Arc<Pod>], schedule: &mut Schedule) -> Self {
+    fn new(
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+        pods: &[Arc<Pod>],
+        moving: &BTreeSet<&PodName>,
+        schedule: &mut Schedule,
+    ) -> Self {
         let daemons: Vec<Pod> = daemons(snapshot);
         let axes = Axes::of(pods.iter().map(|pod| &pod.requests).chain(daemons.iter().map(|daemon| &daemon.requests)));
         let pools = usable_pools(snapshot, schedule);
@@ -137,15 +149,17 @@ impl<'a> Pass<'a> {
             }
         }
         let preferred = |pool: &&Pool| pool.taints().iter().any(|taint| taint.effect == "PreferNoSchedule");
+        let some_pool_has_preferred_taints = pools.iter().any(preferred);
         Self {
             settings,
+            topology: Topology::new(snapshot, &pools, pods, moving, some_pool_has_preferred_taints),
             existing: existing(snapshot, &daemons, &axes),
             axes,
             packings: Vec::new(),
             templates,
             has_pools: !pools.is_empty(),
             remaining: remaining_limits(snapshot, &pools),
-            some_pool_has_preferred_taints: pools.iter().any(preferred),
+            some_pool_has_preferred_taints,
             last_failure: None,
         }
     }
@@ -183,7 +197,7 @@ impl<'a> Pass<'a> {
         if !self.has_pools {
             return Err(Unschedulable::NoNodePools);
         }
-        let mut wishes = Wishes::new(pod, &self.axes, self.settings);
+        let mut wishes = Wishes::new(pod, &self.topology, &self.axes, self.settings);
         loop {
             let reason = match self.try_place(&wishes) {
                 Ok(()) => return Ok(()),
@@ -196,8 +210,8 @@ impl<'a> Pass<'a> {
     }
 
     fn try_place(&mut self, wishes: &Wishes<'_>) -> Result<(), Unschedulable> {
-        if let Some(node) = self.existing.iter_mut().find(|node| node.takes(wishes)) {
-            node.place(wishes);
+        if let Some(node) = self.existing.iter_mut().find(|node| node.takes(wishes, &self.topology)) {
+            node.place(wishes, &mut self.topology);
             return Ok(());
         }
         if self.place_in_planned(wishes) {
@@ -213,8 +227,8 @@ impl<'a> Pass<'a> {
         for index in order {
             let packing = &mut self.packings[index];
             let template = &self.templates[packing.template];
-            if let Ok(addition) = packing.consider(template, wishes, MinValuesPolicy::Strict) {
-                packing.place(template, wishes, addition, &self.axes);
+            if let Ok(addition) = packing.consider(template, wishes, &self.topology, MinValuesPolicy::Strict) {
+                packing.place(template, wishes, addition, &mut self.topology, &self.axes);
                 return true;
             }
         }
@@ -230,7 +244,8 @@ impl<'a> Pass<'a> {
         for (index, template) in self.templates.iter().enumerate() {
             let pool = template.pool.name();
             match self.open(index, template, wishes) {
-                Ok(packing) => {
+                Ok((mut packing, addition)) => {
+                    packing.place(template, wishes, addition, &mut self.topology, &self.axes);
                     if let Some(remaining) = self.remaining.get_mut(pool) {
                         charge(remaining, &packing.largest_capacity(template));
                     }
@@ -243,14 +258,13 @@ impl<'a> Pass<'a> {
         Err(Unschedulable::NoPoolFits(refusals))
     }
 
-    fn open(&self, index: usize, template: &Template<'_>, wishes: &Wishes<'_>) -> Result<Packing, Refusal> {
+    fn open(&self, index: usize, template: &Template<'_>, wishes: &Wishes<'_>) -> Result<(Packing, Addition), Refusal> {
         let types = types_within_limits(template, self.remaining.get(template.pool.name()))?;
-        let mut packing = Packing::open(index, template, types, &self.axes);
+        let packing = Packing::open(index, template, types, self.packings.len() + 1, &self.axes);
         let addition = packing
-            .consider(template, wishes, self.settings.min_values_policy)
-            .map_err(|misfit| packing.explain(template, wishes, misfit))?;
-        packing.place(template, wishes, addition, &self.axes);
-        Ok(packing)
+            .consider(template, wishes, &self.topology, self.settings.min_values_policy)
+            .map_err(|misfit| packing.explain(template, wishes, &self.topology, misfit))?;
+        Ok((packing, addition))
     }
 
     fn finish(self, schedule: &mut Schedule) {

@@ -5,6 +5,7 @@ use super::amounts::{self, Axes, Row};
 use super::preferences::Wishes;
 use super::reason::{Met, MinValuesUnmet, NoInstanceType, Refusal};
 use super::template::{SIMULATION_ONLY, Template, TemplateType};
+use super::topology::{Closed, Place, Topology};
 use super::truncate::{self, MinValuesOutcome};
 use crate::catalog::{self, InstanceType};
 use crate::drift_hash;
@@ -142,6 +143,8 @@ pub(super) struct Addition {
 pub(super) enum Misfit {
     /// This.
     Refusal(Refusal),
+    /// One of the pod's spread constraints.
+    Spread(usize),
     /// No instance type is left, or too few different ones.
     Types { requirements: Requirements, min_values: Option<MinValuesUnmet> },
 }
@@ -158,12 +161,14 @@ impl Addition {
 }
 
 impl Packing {
-    /// A new node of that template, with the instance types that the pool's limits leave.
-    pub(super) fn open(index: usize, template: &Template<'_>, types: Vec<usize>, axes: &Axes) -> Self {
+    /// A new node of that template, with the instance types that the pool's limits leave. It is the `number`th of the pass,
+    /// which gives it a host name to be told from others by.
+    pub(super) fn open(index: usize, template: &Template<'_>, types: Vec<usize>, number: usize, axes: &Axes) -> Self {
+        let hostname = Requirement::equals(labels::HOSTNAME_LABEL, format!("hostname-placeholder-{number:04}"));
         Self {
             template: index,
             pods: Vec::new(),
-            requirements: template.requirements.clone(),
+            requirements: template.requirements.clone().with(hostname),
             requests: Resources::new(),
             amounts: axes.row(&Resources::new()),
             host_ports: Vec::new(),
@@ -184,6 +189,7 @@ impl Packing {
         &self,
         template: &Template<'_>,
         wishes: &Wishes<'_>,
+        topology: &Topology,
         policy: MinValuesPolicy,
     ) -> Result<Addition, Misfit> {
         let refuse = |refusal| Err(Misfit::Refusal(refusal));
@@ -196,7 +202,40 @@ impl Packing {
         if let Err(clash) = self.requirements.compatible(&wishes.requirements, AllowUndefined::WellKnown) {
             return refuse(Refusal::Requirements(clash));
         }
-        let narrowed = narrow(&self.requirements, &wishes.requirements);
+        if wishes.spread.is_empty() {
+            return self.narrow_to(template, wishes, &wishes.requirements, policy);
+        }
+        let choices = match topology.choices(wishes, &self.as_place()) {
+            Ok(choices) => choices,
+            Err(Closed::Spread(index)) => return Err(Misfit::Spread(index)),
+            Err(Closed::NoLabel(clash)) => return refuse(Refusal::Requirements(clash)),
+        };
+        // Upstream takes the emptiest domain or none. Where nothing can be had there, the next one that is allowed will do.
+        let mut misfit = None;
+        for choice in choices {
+            let mut wanted = wishes.requirements.clone();
+            wanted.add_all(&choice);
+            match self.narrow_to(template, wishes, &wanted, policy) {
+                Ok(addition) => return Ok(addition),
+                Err(reason) => drop(misfit.get_or_insert(reason)),
+            }
+        }
+        Err(misfit.expect("there is at least one choice, or an error"))
+    }
+
+    fn as_place(&self) -> Place<'_> {
+        Place { requirements: &self.requirements, allow: AllowUndefined::WellKnown }
+    }
+
+    /// What is left of the node with the pod on it and its labels narrowed to what is `wanted`.
+    fn narrow_to(
+        &self,
+        template: &Template<'_>,
+        wishes: &Wishes<'_>,
+        wanted: &Requirements,
+        policy: MinValuesPolicy,
+    ) -> Result<Addition, Misfit> {
+        let narrowed = narrow(&self.requirements, wanted);
         let types: Vec<usize> =
             self.types.iter().copied().filter(|i| self.keeps(template, *i, wishes, narrowed.as_ref())).collect();
         let requirements = narrowed.map_or_else(|| self.requirements.clone(), |(requirements, _)| requirements);
@@ -235,9 +274,18 @@ impl Packing {
     }
 
     /// The misfit with all its facts. Costs a look at every type, so it is asked for only where the answer is told.
-    pub(super) fn explain(&self, template: &Template<'_>, wishes: &Wishes<'_>, misfit: Misfit) -> Refusal {
+    pub(super) fn explain(
+        &self,
+        template: &Template<'_>,
+        wishes: &Wishes<'_>,
+        topology: &Topology,
+        misfit: Misfit,
+    ) -> Refusal {
         let (requirements, min_values) = match misfit {
             Misfit::Refusal(refusal) => return refusal,
+            Misfit::Spread(index) => {
+                return Refusal::Spread(Box::new(topology.explain(wishes, index, &self.as_place())));
+            }
             Misfit::Types { requirements, min_values } => (requirements, min_values),
         };
         let mut met = Met::default();
@@ -272,8 +320,16 @@ impl Packing {
     }
 
     /// Places the pod as considered.
-    pub(super) fn place(&mut self, template: &Template<'_>, wishes: &Wishes<'_>, addition: Addition, axes: &Axes) {
+    pub(super) fn place(
+        &mut self,
+        template: &Template<'_>,
+        wishes: &Wishes<'_>,
+        addition: Addition,
+        topology: &mut Topology,
+        axes: &Axes,
+    ) {
         let Addition { requirements, types, min_values_relaxed } = addition;
+        topology.record(wishes.pod, template.pool.taints(), &requirements);
         if types.len() < self.types.len() {
             self.largest = largest(template, &types, axes);
         }

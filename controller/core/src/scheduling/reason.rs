@@ -1,6 +1,7 @@
 //! Every way a pod fails to find a place, per pool, with the facts. `Display` gives upstream's words, which users search
 //! for; [`Unschedulable::explain`] adds ours where the facts say more.
 
+use super::topology::SpreadUnsatisfiable;
 use crate::quantity::Quantity;
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::Resources;
@@ -66,6 +67,8 @@ pub enum Refusal {
     HostPort,
     /// Labels clash.
     Requirements(Incompatible),
+    /// A topology spread constraint leaves no domain.
+    Spread(Box<SpreadUnsatisfiable>),
     /// The pool has as many nodes as it may.
     NodeLimit,
     /// Every instance type would exceed the pool's limits.
@@ -171,6 +174,7 @@ impl Refusal {
             Self::InstanceTypes(none) if none.min_values.is_none() && none.met.requirements_and_fits => {
                 Some("types would do, but none of them can be had now in the zones and markets allowed.".to_owned())
             }
+            Self::Spread(unsatisfiable) => Some(unsatisfiable.explain()),
             Self::HostPort | Self::Requirements(_) | Self::InstanceTypes(_) => None,
         }
     }
@@ -255,6 +259,7 @@ impl fmt::Display for Refusal {
                 f.write_str("checking host port usage, pod hostport conflicts with existing hostport configuration")
             }
             Self::Requirements(clashes) => write!(f, "incompatible requirements, {clashes}"),
+            Self::Spread(unsatisfiable) => unsatisfiable.fmt(f),
             Self::NodeLimit => f.write_str("node limits have been exhausted for nodepool"),
             Self::Limits { .. } => f.write_str("all available instance types exceed limits for nodepool"),
             Self::InstanceTypes(none) => none.fmt(f),

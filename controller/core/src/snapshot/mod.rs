@@ -14,7 +14,10 @@ pub mod builder;
 pub use daemons::DaemonSet;
 pub use node::StateNode;
 pub use pdb::{EvictionBlock, Pdb, PdbMode, blocking_pdb};
-pub use pod::{DoNotDisrupt, MatchExpressions, NotSupported, Owner, OwnerKind, Phase, Pod, PodName, PreferredTerm};
+pub use pod::{
+    DoNotDisrupt, MatchExpressions, NotSupported, Owner, OwnerKind, Phase, Pod, PodName, PreferredTerm,
+    SpreadConstraint,
+};
 pub use pool::Pool;
 pub(crate) use pool::node_class_label;
 

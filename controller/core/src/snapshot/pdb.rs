@@ -1,6 +1,7 @@
 //! PodDisruptionBudgets, as far as they decide whether a pod may be moved (core spec §6.2.2).
 
 use super::pod::{Pod, PodName};
+use crate::selector;
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -62,7 +63,7 @@ impl Pdb {
     /// Whether the budget covers the pod. An empty selector covers every pod of the namespace, an absent one none.
     pub fn covers(&self, pod: &Pod) -> bool {
         self.name.namespace == pod.name.namespace
-            && self.selector.as_ref().is_some_and(|selector| selects(selector, pod))
+            && self.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
     }
 }
 
@@ -85,21 +86,4 @@ pub fn blocking_pdb(pod: &Pod, pdbs: &[Arc<Pdb>], mode: PdbMode, now: Timestamp)
         PdbMode::FullyBlocking => pdb.fully_blocking,
     };
     blocks.then(|| EvictionBlock::Pdb(pdb.name.clone()))
-}
-
-/// Kubernetes' label selector: every label and every expression must match.
-fn selects(selector: &LabelSelector, pod: &Pod) -> bool {
-    let value = |key: &str| pod.labels.get(key).map(String::as_str);
-    let labels = selector.match_labels.iter().flatten().all(|(key, wanted)| value(key) == Some(wanted));
-    let expressions = selector.match_expressions.iter().flatten().all(|expression| {
-        let listed = |actual: &str| expression.values.iter().flatten().any(|wanted| wanted == actual);
-        match expression.operator.as_str() {
-            "In" => value(&expression.key).is_some_and(listed),
-            "NotIn" => !value(&expression.key).is_some_and(listed),
-            "Exists" => value(&expression.key).is_some(),
-            "DoesNotExist" => value(&expression.key).is_none(),
-            _ => false,
-        }
-    });
-    labels && expressions
 }

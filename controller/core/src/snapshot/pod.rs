@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 mod requests;
+mod spread;
+
+pub use spread::SpreadConstraint;
 
 /// A pod still terminating this long after its deadline is stuck (core spec §6.2).
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -74,6 +77,8 @@ pub struct Pod {
     pub required_terms: Vec<MatchExpressions>,
     /// Preferred node affinity, heaviest first.
     pub preferred_terms: Vec<PreferredTerm>,
+    /// How it wants pods spread over domains.
+    pub topology_spread: Vec<SpreadConstraint>,
     /// Whether it claims devices through dynamic resource allocation.
     pub claims_devices: bool,
     /// Hard constraints that cannot be honoured yet; such a pod is refused rather than misplaced.
@@ -146,8 +151,6 @@ pub enum NotSupported {
     RequiredPodAffinity,
     /// `requiredDuringSchedulingIgnoredDuringExecution` pod anti-affinity.
     RequiredPodAntiAffinity,
-    /// A topology spread constraint with `whenUnsatisfiable: DoNotSchedule`.
-    TopologySpread,
 }
 
 /// What `karpenter.sh/do-not-disrupt` on a pod amounts to at an instant.
@@ -194,6 +197,9 @@ impl Pod {
             .collect();
         // Stable: among equal weights the first in the list counts as heavier.
         preferred_terms.sort_by_key(|term| std::cmp::Reverse(term.weight));
+        let labels = metadata.labels.clone().unwrap_or_default();
+        let spread = spec.topology_spread_constraints.iter().flatten();
+        let topology_spread = spread.map(|constraint| SpreadConstraint::from_api(constraint, &labels)).collect();
         let mut invalid = Vec::new();
         let requests = requests::of(spec, statuses, &mut invalid).with(PODS, Quantity::units(1));
         let required = required.iter().flat_map(|selector| &selector.node_selector_terms);
@@ -211,7 +217,7 @@ impl Pod {
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             deletion: metadata.deletion_timestamp.as_ref().map(|time| time.0),
             started: None,
-            labels: metadata.labels.clone().unwrap_or_default(),
+            labels,
             annotations: metadata.annotations.clone().unwrap_or_default(),
             owners: metadata.owner_references.iter().flatten().map(Owner::from_api).collect(),
             node_name: spec.node_name.clone().filter(|name| !name.is_empty()),
@@ -231,6 +237,7 @@ impl Pod {
             node_selector: spec.node_selector.clone().unwrap_or_default(),
             required_terms: required.map(MatchExpressions::from_api).collect(),
             preferred_terms,
+            topology_spread,
             claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
             not_supported: not_supported(spec),
             problems,
@@ -265,9 +272,13 @@ impl Pod {
             && !self.is_owned_by(OwnerKind::Node)
     }
 
-    /// Whether both ask the same of a node, so that what is true of one's placing is true of the other's.
+    /// Whether both ask the same of a node, so that what is true of one's placing is true of the other's. Labels and
+    /// namespace matter only to pods that are spread: whether a pod is one of those counted follows from them.
     pub fn is_scheduled_like(&self, other: &Self) -> bool {
-        self.requests == other.requests
+        let is_counted_like = self.labels == other.labels && self.name.namespace == other.name.namespace;
+        (self.topology_spread.is_empty() || is_counted_like)
+            && self.topology_spread == other.topology_spread
+            && self.requests == other.requests
             && self.tolerations == other.tolerations
             && self.host_ports == other.host_ports
             && self.node_selector == other.node_selector
@@ -446,16 +457,12 @@ fn not_supported(spec: &api::PodSpec) -> Vec<NotSupported> {
     let pod_affinity = affinity.and_then(|a| a.pod_affinity.as_ref());
     let pod_anti_affinity = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
     let has_terms = |terms: Option<&Vec<api::PodAffinityTerm>>| terms.is_some_and(|terms| !terms.is_empty());
-    let spread = spec.topology_spread_constraints.iter().flatten().any(|c| c.when_unsatisfiable == "DoNotSchedule");
     let mut found = Vec::new();
     if has_terms(pod_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())) {
         found.push(NotSupported::RequiredPodAffinity);
     }
     if has_terms(pod_anti_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())) {
         found.push(NotSupported::RequiredPodAntiAffinity);
-    }
-    if spread {
-        found.push(NotSupported::TopologySpread);
     }
     found
 }
@@ -478,7 +485,6 @@ impl fmt::Display for NotSupported {
         f.write_str(match self {
             Self::RequiredPodAffinity => "required pod affinity",
             Self::RequiredPodAntiAffinity => "required pod anti-affinity",
-            Self::TopologySpread => "topology spread constraint with whenUnsatisfiable DoNotSchedule",
         })
     }
 }

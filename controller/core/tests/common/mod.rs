@@ -146,7 +146,7 @@ pub fn node(name: &str, fields: &Value, now: Timestamp) -> StateNode {
     StateNode::new(node, claim).nominated(nominated).marked(fields["marked"] == json!(true))
 }
 
-/// Adds `count` pods from fields: `name`, `cpu`, `memory`, `on` (a node), and anything of a pod's spec or metadata.
+/// Adds `count` pods from fields: `name`, `cpu`, `memory`, `on` (a node), `phase`, and anything of a pod's spec or metadata.
 pub fn add_pods(world: &mut World, fields: &Value) {
     let count = fields["count"].as_u64().unwrap_or(1);
     let base = fields["name"].as_str().expect("a pod has a name");
@@ -166,8 +166,13 @@ pub fn add_pods(world: &mut World, fields: &Value) {
             spec[field] = fields[field].clone();
         }
         let metadata = json!({"labels": fields["labels"], "annotations": fields["annotations"],
+            "namespace": fields["namespace"], "deletionTimestamp": fields["deletionTimestamp"],
             "ownerReferences": fields["ownerReferences"]});
         match fields["on"].as_str() {
+            Some(node) if !fields["phase"].is_null() => {
+                spec["nodeName"] = node.into();
+                world.pod(&name, metadata, spec, json!({"phase": fields["phase"]}))
+            }
             Some(node) => world.running_pod(&name, node, metadata, spec),
             None => world.pending_pod(&name, metadata, spec),
         }
