@@ -2,6 +2,7 @@
 //! touches a socket or a file.
 
 use super::{Backend, CONTROLLER};
+use crate::chronicle::follow;
 use crate::cloud::Cloud;
 use crate::fake_cluster::{CLUSTER, FakeCluster, Options, REGION, aws_call, kube_call};
 use crate::invariants::{self, Invariants, Seen};
@@ -61,6 +62,8 @@ impl Embedded {
         observe_kube(&cluster.kube, recorder.clone(), changed.clone());
         observe_ec2(&cluster.ec2, recorder.clone(), changed.clone());
         let mut parts = cluster.start(&recorder)?;
+        let chronicle = cluster.kube.client("chronicle");
+        parts.spawn_local(follow(&chronicle, &cluster.ec2, clock.clone(), recorder.chronicler().clone()));
         let watcher = Watcher {
             kube: cluster.kube.client("invariants"),
             ec2: cluster.ec2.clone(),
