@@ -9,6 +9,7 @@ use crate::recorder::{Call, Recorder, Wire};
 use crate::story;
 use anyhow::{Context, anyhow};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use controller::config::Args;
 use controller::{RunHandles, Settings};
 use controller_api::labels;
 use controller_clock::Clock;
@@ -49,7 +50,8 @@ pub struct Embedded {
     ec2: FakeEc2,
     cloud: Rc<FakeCloud>,
     clock: Clock,
-    certificate_authority: String,
+    /// The environment of the controller, as its Deployment would set it.
+    environment: BTreeMap<String, String>,
     replicas: BTreeMap<usize, Replica>,
     /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
     started: usize,
@@ -92,9 +94,18 @@ impl Embedded {
             kube.install_crd(serde_json::to_value(&crd)?)
                 .map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
         }
-        let certificate_authority = cluster.certificate_authority.clone();
+        // The sockets that metrics and health would be served on are nobody's here.
+        let environment = [
+            ("CLUSTER_NAME", CLUSTER),
+            ("INTERRUPTION_QUEUE", CLUSTER),
+            ("CLUSTER_CA_BUNDLE", &cluster.certificate_authority),
+            ("EKS_CONTROL_PLANE", "true"),
+            ("METRICS_PORT", "0"),
+            ("HEALTH_PROBE_PORT", "0"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let (replicas, started, parts) = (BTreeMap::new(), 0, JoinSet::new());
-        let mut embedded = Self { kube, ec2, cloud, clock, certificate_authority, replicas, started, parts };
+        let mut embedded = Self { kube, ec2, cloud, clock, environment, replicas, started, parts };
         embedded.start_parts(seed, cluster, recorder.clone(), invariants, changed);
         embedded.apply_stage().await?;
         Ok(embedded)
@@ -193,6 +204,17 @@ impl Backend for Embedded {
         self.replicas.iter().find(|(_, replica)| replica.identity == identity).map(|(number, _)| *number)
     }
 
+    fn set_environment(&mut self, name: &str, value: Option<&str>) {
+        match value {
+            Some(value) => drop(self.environment.insert(name.to_owned(), value.to_owned())),
+            None => drop(self.environment.remove(name)),
+        }
+    }
+
+    fn place_controller(&mut self, node: &str) {
+        self.set_environment("NODE_NAME", Some(node));
+    }
+
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let sdk = controller_aws::SdkSettings {
             region: Some(REGION.into()),
@@ -202,14 +224,10 @@ impl Backend for Embedded {
             simulated_time: Some(self.clock.clone()),
         };
         let clients = controller_aws::Clients::new(sdk).await?;
-        let mut aws = controller_aws::Settings::new(CLUSTER);
-        aws.interruption_queue = Some(CLUSTER.into());
-        aws.cluster_ca_bundle = Some(self.certificate_authority.clone());
-        aws.eks_control_plane = true;
-        let mut settings = Settings::new(aws);
         self.started += 1;
         let identity = format!("karpenter-{}", self.started);
-        settings.leader_election = Some(controller::config::LeaderElection::new(identity.as_str()));
+        let environment = |name: &str| self.environment.get(name).cloned();
+        let settings = Settings::from_args(Args::default(), &environment, &identity)?;
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
         let shutdown = CancellationToken::new();
