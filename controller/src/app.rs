@@ -145,6 +145,7 @@ fn start(tasks: &mut Tasks, context: &Context, readiness: Readiness) {
     tasks.reconcile("disruption", context, reconcile::disruption::run);
     tasks.reconcile("interruption", context, reconcile::interruption::run);
     tasks.reconcile("garbagecollection", context, reconcile::garbage::run);
+    tasks.reconcile("ownnode", context, reconcile::own_node::run);
 }
 
 /// The tasks of one run, each with its name.

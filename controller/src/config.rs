@@ -3,6 +3,9 @@
 //! A flag beats its environment variable, which beats the default. Names and defaults are upstream's (core spec §9.1, AWS
 //! spec §7.1), with its rule for the environment: a number, duration or boolean that cannot be read counts as unset there,
 //! while a flag that cannot be read ends the program. The environment is passed in, so that tests need not change it.
+//!
+//! Two variables have no flag and are set by the pod's downward API: `POD_NAMESPACE` (`metadata.namespace`), where the Lease
+//! lies, and `NODE_NAME` (`spec.nodeName`), the node that this replica runs on.
 
 use clap::{Parser, Subcommand};
 use controller_api::GoDuration;
@@ -299,6 +302,8 @@ pub struct Settings {
     pub cluster_state_observability: bool,
     /// CPU cores the controller may use, rounded up; decides how much it does at the same time.
     pub cpu_cores: usize,
+    /// The node this replica runs on, to warn where that is a node of its own making; from `NODE_NAME`.
+    pub own_node: Option<String>,
     /// How loud the logs are.
     pub log_level: LogLevel,
     /// What the operator asked for and does not get, in sentences for the log.
@@ -317,6 +322,7 @@ impl Settings {
             health_address: None,
             cluster_state_observability: true,
             cpu_cores: 1,
+            own_node: None,
             log_level: LogLevel::default(),
             warnings: Vec::new(),
         }
@@ -361,6 +367,7 @@ impl Settings {
             health_address: address(args.health_probe_port.unwrap_or(8081)),
             cluster_state_observability: !args.disable_cluster_state_observability.unwrap_or(false),
             cpu_cores: cpu_cores(args.cpu_requests.unwrap_or(1000)),
+            own_node: non_empty(environment("NODE_NAME")),
             log_level: args.log_level()?,
             warnings,
             feature_gates,

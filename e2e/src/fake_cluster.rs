@@ -16,6 +16,7 @@ use http::{HeaderValue, Request};
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -133,15 +134,18 @@ impl FakeCluster {
         kube::Client::new(service, "default")
     }
 
-    /// The settings of a controller of ours for this cluster, as the chart would give them to a pod of this name.
-    pub fn controller_settings(&self, identity: &str) -> controller::Settings {
-        let mut aws = controller_aws::Settings::new(CLUSTER);
-        aws.interruption_queue = Some(CLUSTER.into());
-        aws.cluster_ca_bundle = Some(self.bootstrap.certificate_authority.clone());
-        aws.eks_control_plane = true;
-        let mut settings = controller::Settings::new(aws);
-        settings.leader_election = Some(controller::config::LeaderElection::new(identity));
-        settings
+    /// The environment of a controller for this cluster, as the chart would set it. The sockets that metrics and health would
+    /// be served on are nobody's here.
+    pub fn controller_environment(&self) -> BTreeMap<String, String> {
+        let environment = [
+            ("CLUSTER_NAME", CLUSTER),
+            ("INTERRUPTION_QUEUE", CLUSTER),
+            ("CLUSTER_CA_BUNDLE", &self.bootstrap.certificate_authority),
+            ("EKS_CONTROL_PLANE", "true"),
+            ("METRICS_PORT", "0"),
+            ("HEALTH_PROBE_PORT", "0"),
+        ];
+        environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
     /// The SDK's clients for such a controller. They are wired to the account in memory: no setting of the environment can
@@ -171,6 +175,15 @@ impl FakeCluster {
         }
         Ok(())
     }
+}
+
+/// What a controller of ours makes of its environment, in a pod of this name.
+pub fn controller_settings(
+    environment: &BTreeMap<String, String>,
+    identity: &str,
+) -> Result<controller::Settings, controller::config::ConfigError> {
+    let variable = |name: &str| environment.get(name).cloned();
+    controller::Settings::from_args(controller::config::Args::default(), &variable, identity)
 }
 
 /// A request to the API server, as records have it.

@@ -3,6 +3,7 @@
 use super::Mirror;
 use super::changes::{Kind, lock};
 use super::stores::{ObjectName, Watched};
+use crate::error::{chain, is_not_found};
 use controller_api::{Ec2NodeClass, NodeClaim, NodePool};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -49,8 +50,13 @@ impl Mirror {
                 }
                 Ok(Event::Apply(object)) => self.put(object, true),
                 Ok(Event::Delete(object)) => self.deleted(&object),
+                Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error))
+                    if is_not_found(&error) =>
+                {
+                    tell_missing::<K>();
+                }
                 Err(error) => {
-                    tracing::error!(kind = %K::kind(&()), error = %crate::error::chain(&error), "watching failed");
+                    tracing::error!(kind = %K::kind(&()), error = %chain(&error), "watching failed");
                 }
             }
         }
@@ -75,4 +81,14 @@ impl Mirror {
         lock(&self.state).listed.insert(kind);
         self.revision.send_modify(|revision| *revision += 1);
     }
+}
+
+/// The API server does not know the kind. Until it does, nothing is decided; the watch is tried again by itself.
+fn tell_missing<K: Watched>() {
+    let definition = format!("{}.{}", K::plural(&()), K::group(&()));
+    tracing::error!(
+        CustomResourceDefinition = %definition,
+        "a CustomResourceDefinition is not installed, nothing is decided until it is; `controller crd` prints those of \
+         this version"
+    );
 }

@@ -34,6 +34,11 @@ pub(crate) async fn run(context: Context) {
 /// Receives and acts without a pause; waiting for messages is left to the long poll.
 async fn queue(context: &Context) {
     if !context.cloud.has_interruption_queue() {
+        tracing::warn!(
+            controller = "interruption",
+            "no interruption queue is set (--interruption-queue, INTERRUPTION_QUEUE), nodes are not drained before EC2 takes \
+             their instances back"
+        );
         return;
     }
     let mut wait = FIRST_WAIT;

@@ -15,6 +15,7 @@ pub(crate) mod garbage;
 pub(crate) mod interruption;
 pub(crate) mod node_claim;
 pub(crate) mod node_pool;
+pub(crate) mod own_node;
 pub(crate) mod termination;
 
 mod keyed;

@@ -4,7 +4,7 @@
 use super::{Backend, CONTROLLER};
 use crate::chronicle::follow;
 use crate::cloud::Cloud;
-use crate::fake_cluster::{CLUSTER, FakeCluster, Options, REGION, aws_call, kube_call};
+use crate::fake_cluster::{self, CLUSTER, FakeCluster, Options, REGION, aws_call, kube_call};
 use crate::invariants::{self, Invariants, Seen};
 use crate::recorder::{Call, Recorder};
 use crate::story;
@@ -37,6 +37,8 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 pub struct Embedded {
     cluster: FakeCluster,
     clock: Clock,
+    /// The environment of the controller, as its Deployment would set it.
+    environment: BTreeMap<String, String>,
     replicas: BTreeMap<usize, Replica>,
     /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
     started: usize,
@@ -78,7 +80,8 @@ impl Embedded {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
-        Ok(Self { cluster, clock, replicas: BTreeMap::new(), started: 0, parts })
+        let environment = cluster.controller_environment();
+        Ok(Self { cluster, clock, environment, replicas: BTreeMap::new(), started: 0, parts })
     }
 }
 
@@ -104,10 +107,21 @@ impl Backend for Embedded {
         self.replicas.iter().find(|(_, replica)| replica.identity == identity).map(|(number, _)| *number)
     }
 
+    fn set_environment(&mut self, name: &str, value: Option<&str>) {
+        match value {
+            Some(value) => drop(self.environment.insert(name.to_owned(), value.to_owned())),
+            None => drop(self.environment.remove(name)),
+        }
+    }
+
+    fn place_controller(&mut self, node: &str) {
+        self.set_environment("NODE_NAME", Some(node));
+    }
+
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         self.started += 1;
         let identity = format!("karpenter-{}", self.started);
-        let settings = self.cluster.controller_settings(&identity);
+        let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
         let clients = self.cluster.aws_clients().await?;
         let handles = RunHandles::default();
         let mut run = JoinSet::new();

@@ -29,6 +29,13 @@ pub trait Backend {
     /// The replica that goes by this name in the leader election.
     fn replica_named(&self, identity: &str) -> Option<usize>;
 
+    /// Sets an environment variable of the controller, as its Deployment would, or takes it away. Replicas that are started
+    /// later see it.
+    fn set_environment(&mut self, name: &str, value: Option<&str>);
+
+    /// Lets replicas that are started later run on a node of the cluster.
+    fn place_controller(&mut self, node: &str);
+
     /// Starts a replica of the controller under test. Replicas count from 0.
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()>;
 

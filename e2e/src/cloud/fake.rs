@@ -3,8 +3,10 @@
 use super::{Cloud, CloudCall, Instance, SpotOffer};
 use crate::kubelet::{Machine, Machines};
 use anyhow::{Context, anyhow, bail};
+use base64::Engine as _;
 use controller_clock::Clock;
-use fake_ec2::{Bootstrapped, CapacityType, FakeEc2, JournalEntry, State};
+use fake_ec2::{Bootstrapped, CapacityType, FakeEc2, FaultRule, Impairment, JournalEntry, State};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,6 +25,74 @@ impl FakeCloud {
     /// The account after its stage was set.
     pub fn new(ec2: FakeEc2, clock: Clock, cluster: &str, region: &str, stage: Bootstrapped) -> Self {
         Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, seen_revision: Cell::new(0) }
+    }
+
+    /// The role of a node group's instances, which EKS admits to the cluster. The group's instance profile has its name.
+    async fn node_group_role(&self, group: &str) -> anyhow::Result<String> {
+        let role = format!("{}-{group}-NodeInstanceRole", self.cluster);
+        if self.ec2.cloud().instance_profiles().iter().any(|profile| profile.name == role) {
+            return Ok(role);
+        }
+        let arn = self.ec2.cloud().add_role(&role);
+        self.ec2.cloud().set_access_entry(&self.cluster, &arn, Some("EC2_LINUX"))?;
+        let form = |action: &str| {
+            vec![("Action", action.into()), ("Version", "2010-05-08".into()), ("InstanceProfileName", role.clone())]
+        };
+        self.ask(&form("CreateInstanceProfile")).await?;
+        self.ask(&[form("AddRoleToInstanceProfile"), vec![("RoleName", role.clone())]].concat()).await?;
+        Ok(role)
+    }
+
+    /// What the AL2023 image of a node group is given to join the cluster.
+    fn node_group_user_data(&self, group: &str) -> anyhow::Result<String> {
+        let cluster = self.ec2.cloud().cluster(&self.cluster).context("there is no EKS cluster")?;
+        let config = json!({
+            "apiVersion": "node.eks.aws/v1alpha1",
+            "kind": "NodeConfig",
+            "spec": {
+                "cluster": {
+                    "name": cluster.name,
+                    "apiServerEndpoint": cluster.endpoint,
+                    "certificateAuthority": cluster.certificate_authority,
+                    "cidr": cluster.service_cidr,
+                },
+                "kubelet": {
+                    "config": {"maxPods": 29},
+                    "flags": [format!("--node-labels=eks.amazonaws.com/nodegroup={group},eks.amazonaws.com/capacityType=ON_DEMAND")],
+                },
+            },
+        });
+        let lines = [
+            "MIME-Version: 1.0",
+            "Content-Type: multipart/mixed; boundary=\"//\"",
+            "",
+            "--//",
+            "Content-Type: application/node.eks.aws",
+            "",
+            &config.to_string(),
+            "--//--",
+            "",
+        ];
+        Ok(base64::engine::general_purpose::STANDARD.encode(lines.join("\n")))
+    }
+
+    /// Launches one on-demand m5.large with these parameters more.
+    async fn run_instance(&self, more: &[(&str, String)]) -> anyhow::Result<String> {
+        let images = self.ec2.cloud().images();
+        let image = images.into_iter().find(|image| image.architecture == "x86_64").context("there is no image")?;
+        let mut form = vec![
+            ("Action", "RunInstances".into()),
+            ("Version", "2016-11-15".into()),
+            ("MinCount", "1".into()),
+            ("MaxCount", "1".into()),
+            ("InstanceType", "m5.large".into()),
+            ("ImageId", image.id),
+            ("SubnetId", self.stage.subnet_ids.first().context("there is no subnet")?.clone()),
+        ];
+        form.extend_from_slice(more);
+        let answer = self.ask(&form).await?;
+        let id = answer.split("<instanceId>").nth(1).and_then(|rest| rest.split('<').next());
+        Ok(id.context("the answer names no instance")?.to_owned())
     }
 
     /// Puts a form request as an administrator's SDK would, and answers the body.
@@ -68,8 +138,11 @@ fn call(entry: &JournalEntry) -> CloudCall {
 #[async_trait::async_trait(?Send)]
 impl Cloud for FakeCloud {
     async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
+        let names: BTreeMap<String, String> =
+            self.ec2.cloud().images().into_iter().map(|image| (image.id, image.name)).collect();
         let instance = |instance: fake_ec2::Instance| Instance {
             id: instance.id,
+            image_name: names.get(&instance.image_id).cloned().unwrap_or_default(),
             instance_type: instance.instance_type.to_owned(),
             zone: instance.zone,
             subnet: instance.subnet_id,
@@ -118,31 +191,31 @@ impl Cloud for FakeCloud {
     }
 
     async fn launch(&self, tags: &BTreeMap<String, String>) -> anyhow::Result<String> {
-        let image = self
-            .ec2
-            .cloud()
-            .images()
-            .into_iter()
-            .find(|image| image.architecture == "x86_64")
-            .context("there is no image")?;
-        let mut form = vec![
-            ("Action".to_owned(), "RunInstances".to_owned()),
-            ("Version".into(), "2016-11-15".into()),
-            ("MinCount".into(), "1".into()),
-            ("MaxCount".into(), "1".into()),
-            ("InstanceType".into(), "m5.large".into()),
-            ("ImageId".into(), image.id),
-            ("SubnetId".into(), self.stage.subnet_ids.first().context("there is no subnet")?.clone()),
-            ("TagSpecification.1.ResourceType".into(), "instance".into()),
-        ];
+        let mut form = vec![("TagSpecification.1.ResourceType".to_owned(), "instance".to_owned())];
         for (index, (key, value)) in tags.iter().enumerate() {
             form.push((format!("TagSpecification.1.Tag.{}.Key", index + 1), key.clone()));
             form.push((format!("TagSpecification.1.Tag.{}.Value", index + 1), value.clone()));
         }
         let form: Vec<(&str, String)> = form.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        let answer = self.ask(&form).await?;
-        let id = answer.split("<instanceId>").nth(1).and_then(|rest| rest.split('<').next());
-        Ok(id.context("the answer names no instance")?.to_owned())
+        self.run_instance(&form).await
+    }
+
+    async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String> {
+        let profile = self.node_group_role(group).await?;
+        let user_data = self.node_group_user_data(group)?;
+        let instance = self.run_instance(&[("IamInstanceProfile.Name", profile), ("UserData", user_data)]).await?;
+        let cluster = self.cluster.as_str();
+        let owned = format!("kubernetes.io/cluster/{cluster}");
+        let scaling_group = format!("eks-{group}");
+        // Auto Scaling sets its tag itself: nobody else may use its prefix.
+        let tags = [
+            ("aws:autoscaling:groupName", scaling_group.as_str()),
+            ("eks:cluster-name", cluster),
+            ("eks:nodegroup-name", group),
+            (owned.as_str(), "owned"),
+        ];
+        self.ec2.cloud().set_tags(&instance, tags)?;
+        Ok(instance)
     }
 
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()> {
@@ -155,6 +228,14 @@ impl Cloud for FakeCloud {
 
     async fn send_to_queue(&self, body: &str) -> anyhow::Result<()> {
         self.ec2.cloud().send_raw_message(&self.cluster, body).map_err(|error| anyhow!("{error:?}"))
+    }
+
+    async fn have_queue(&self, exists: bool) -> anyhow::Result<()> {
+        if exists {
+            self.ec2.cloud().add_queue(&self.cluster);
+            return Ok(());
+        }
+        Ok(self.ec2.cloud().remove_queue(&self.cluster)?)
     }
 
     async fn queue_length(&self) -> anyhow::Result<usize> {
@@ -174,6 +255,27 @@ impl Cloud for FakeCloud {
         } else {
             cloud.restore("*", "*", CapacityType::Spot)
         }
+        Ok(())
+    }
+
+    async fn impair(&self, instance: &str) -> anyhow::Result<()> {
+        Ok(self.ec2.cloud().impair(instance, Impairment::System, true)?)
+    }
+
+    async fn schedule_maintenance(&self, instance: &str, code: &str) -> anyhow::Result<()> {
+        let in_a_week = self.clock.now() + SignedDuration::from_hours(7 * 24);
+        let scheduled = self.ec2.cloud().schedule_maintenance(instance, code, in_a_week);
+        scheduled.map_err(|error| anyhow!("{error:?}"))
+    }
+
+    async fn release_images(&self, date: &str) -> anyhow::Result<()> {
+        let cluster = self.ec2.cloud().cluster(&self.cluster).context("there is no EKS cluster")?;
+        self.ec2.cloud().release_images(&cluster.version, date, "9.9.9");
+        Ok(())
+    }
+
+    async fn deny(&self, action: &str) -> anyhow::Result<()> {
+        self.ec2.cloud().fault(FaultRule::unauthorized(action));
         Ok(())
     }
 

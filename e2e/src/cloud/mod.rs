@@ -15,6 +15,8 @@ pub struct Instance {
     pub id: String,
     /// Such as `m5.large`.
     pub instance_type: String,
+    /// The name of its image, such as `amazon-eks-node-al2023-x86_64-standard-1.36-v20251217`.
+    pub image_name: String,
     /// The zone's name.
     pub zone: String,
     /// Where it runs.
@@ -106,6 +108,10 @@ pub trait Cloud {
     /// Launches an on-demand instance with these tags, as somebody with the AWS CLI would.
     async fn launch(&self, tags: &BTreeMap<String, String>) -> anyhow::Result<String>;
 
+    /// Launches an on-demand m5.large as the Auto Scaling group of a managed node group does: with the tags of both, a role
+    /// that the cluster admits, and user data that joins it.
+    async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String>;
+
     /// Sets a tag on every subnet of the cluster.
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()>;
 
@@ -115,6 +121,9 @@ pub trait Cloud {
     /// Puts a body into the interruption queue.
     async fn send_to_queue(&self, body: &str) -> anyhow::Result<()>;
 
+    /// Deletes the interruption queue with all that is in it, or makes it.
+    async fn have_queue(&self, exists: bool) -> anyhow::Result<()>;
+
     /// How many messages the interruption queue holds, received ones included.
     async fn queue_length(&self) -> anyhow::Result<usize>;
 
@@ -123,6 +132,18 @@ pub trait Cloud {
 
     /// Makes every spot launch fail for lack of capacity, or no longer.
     async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()>;
+
+    /// Makes a status check of an instance fail from now on.
+    async fn impair(&self, instance: &str) -> anyhow::Result<()>;
+
+    /// Schedules maintenance of an instance in a week, by its code, such as `instance-retirement`.
+    async fn schedule_maintenance(&self, instance: &str, code: &str) -> anyhow::Result<()>;
+
+    /// Publishes a release of the images for the cluster's version, by its date, such as `20260115`.
+    async fn release_images(&self, date: &str) -> anyhow::Result<()>;
+
+    /// Refuses an EC2 action to everyone for want of permission.
+    async fn deny(&self, action: &str) -> anyhow::Result<()>;
 
     /// The value of an event for the queue as EventBridge shapes it.
     fn event(&self, detail_type: &str, source: &str, detail: Value) -> Value;

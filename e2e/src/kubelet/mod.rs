@@ -3,7 +3,8 @@
 //!
 //! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: no heartbeats (a
 //! kubelet that stops is reported `Unknown` after the grace period the node lifecycle controller would give it), no images
-//! (a container starts after a fixed time), no probes (a started container is ready).
+//! (a container starts after a fixed time), no probes (a started container is ready). A container runs until it is stopped,
+//! unless its command is `sleep` and a number of seconds.
 
 mod node;
 mod pods;
@@ -139,6 +140,7 @@ enum Due {
     Join { instance: String },
     Ready { node: String },
     Start { pod: String, uid: String },
+    Ended { pod: String, uid: String },
     Stopped { pod: String, uid: String },
     Unknown { node: String },
 }
@@ -237,6 +239,7 @@ impl Kubelets {
             Due::Ready { node } => self.set_ready(&node, node::READY, "").await,
             Due::Unknown { node } => self.set_ready(&node, node::UNKNOWN, "Kubelet stopped posting node status.").await,
             Due::Start { pod, uid } => self.start_pod(&pod, &uid).await,
+            Due::Ended { pod, uid } => self.end_pod(&pod, &uid).await,
             Due::Stopped { pod, uid } => self.remove_pod(&pod, &uid).await,
         }
     }

@@ -32,6 +32,18 @@ fn stop_time(pod: &Pod) -> Duration {
     (POD_STOP + Duration::from_secs(longest.max(0) as u64)).min(grace)
 }
 
+/// How long the containers of a pod that is not restarted run: a command `sleep` tells it. Others run until they are stopped.
+fn run_time(pod: &Pod) -> Option<Duration> {
+    let spec = pod.spec.as_ref()?;
+    let seconds = |container: &Container| match container.command.as_deref()? {
+        [program, seconds] if program == "sleep" => seconds.parse().ok(),
+        _ => None,
+    };
+    let is_restarted = spec.restart_policy.as_deref().is_none_or(|policy| policy == "Always");
+    let all: Vec<u64> = spec.containers.iter().map(seconds).collect::<Option<_>>()?;
+    all.into_iter().max().filter(|_| !is_restarted).map(Duration::from_secs)
+}
+
 impl Kubelets {
     pub(super) fn pod_changed(&mut self, pod: &Pod) {
         let key = key(pod);
@@ -74,7 +86,25 @@ impl Kubelets {
         if pod.uid().as_deref() != Some(uid) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let patch = running_patch(&pod, self.clock.now());
+        self.patch_pod_status(key, running_patch(&pod, self.clock.now())).await?;
+        if let Some(run_time) = run_time(&pod) {
+            self.after(run_time, Due::Ended { pod: key.to_owned(), uid: uid.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The containers have ended by themselves, without a failure.
+    pub(super) async fn end_pod(&mut self, key: &str, uid: &str) -> anyhow::Result<()> {
+        if !self.is_current(key, uid) || self.pods.get(key).is_some_and(|pod| pod.stopping) {
+            return Ok(());
+        }
+        let (api, name) = self.pod_api(key);
+        let Some(pod) = api.get_opt(&name).await? else { return Ok(()) };
+        self.patch_pod_status(key, succeeded_patch(&pod, self.clock.now())).await
+    }
+
+    async fn patch_pod_status(&self, key: &str, patch: Value) -> anyhow::Result<()> {
+        let (api, name) = self.pod_api(key);
         match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -123,4 +153,45 @@ fn running_patch(pod: &Pod, now: Timestamp) -> Value {
         "conditions": conditions,
         "containerStatuses": containers,
     }})
+}
+
+fn succeeded_patch(pod: &Pod, now: Timestamp) -> Value {
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now});
+    let status = |container: &Container| {
+        json!({
+            "name": container.name,
+            "image": container.image,
+            "imageID": "",
+            "ready": false,
+            "started": false,
+            "restartCount": 0,
+            "state": {"running": null, "terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}},
+        })
+    };
+    let containers: Vec<Value> = pod.spec.iter().flat_map(|spec| &spec.containers).map(status).collect();
+    let conditions = ["Ready", "ContainersReady"].map(condition);
+    json!({"status": {"phase": "Succeeded", "conditions": conditions, "containerStatuses": containers}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(restart_policy: &str, commands: &[&[&str]]) -> Pod {
+        let containers: Vec<Value> =
+            commands.iter().map(|command| json!({"name": "main", "image": "busybox", "command": command})).collect();
+        serde_json::from_value(json!({"spec": {"restartPolicy": restart_policy, "containers": containers}})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_ends_with_the_longest_sleep_of_its_containers_unless_it_is_restarted() {
+        let sleeps: &[&[&str]] = &[&["sleep", "60"], &["sleep", "600"]];
+        assert_eq!(run_time(&pod("Never", sleeps)), Some(Duration::from_secs(600)));
+        assert_eq!(run_time(&pod("OnFailure", sleeps)), Some(Duration::from_secs(600)));
+        assert_eq!(run_time(&pod("Always", sleeps)), None);
+        assert_eq!(run_time(&pod("Never", &[&["sleep", "60"], &["nginx"]])), None);
+        assert_eq!(run_time(&pod("Never", &[&["sleep", "infinity"]])), None);
+    }
 }

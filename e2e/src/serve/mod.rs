@@ -115,7 +115,8 @@ pub async fn run(
     let mut metrics_url = None;
     if options.controller {
         let client = client_of(&kubeconfig, CONTROLLER).await?;
-        let mut settings = cluster.controller_settings("karpenter-0");
+        let environment = cluster.controller_environment();
+        let mut settings = fake_cluster::controller_settings(&environment, "karpenter-0")?;
         let metrics = TcpListener::bind((options.address, 0)).await?.local_addr()?;
         settings.metrics_address = Some(metrics);
         let metrics_host = SocketAddr::new(reachable(options.address), metrics.port());

@@ -1,12 +1,12 @@
 //! What was asked of EC2, and what it gave.
 
 use super::Vocabulary;
-use crate::cloud::{CloudCall, SpotOffer};
+use crate::cloud::{CloudCall, Instance, SpotOffer};
 use crate::eventually::Seen;
 use crate::things::instance_requirements;
 use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("spot capacity is exhausted", |world, _| Box::pin(async move { world.cloud().exhaust_spot(true).await }));
@@ -15,6 +15,86 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move {
             let instance = world.subject_instance().await?;
             ensure!(!instance.spot, "{} is a spot instance", instance.id);
+            Ok(())
+        })
+    });
+    steps.add("the instance is a spot instance", |world, _| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            ensure!(instance.spot, "{} is an on-demand instance", instance.id);
+            Ok(())
+        })
+    });
+    steps.add("the instance is of type {string}", |world, arguments| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            ensure!(instance.instance_type == arguments.text(0), "it is of type {}", instance.instance_type);
+            Ok(())
+        })
+    });
+    steps.add("the name of the instance's image ends in {string}", |world, arguments| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            ensure!(instance.image_name.ends_with(arguments.text(0)), "it is {}", instance.image_name);
+            Ok(())
+        })
+    });
+    steps.add("no fleet request offers a type of more than {integer} vCPUs", |world, arguments| {
+        Box::pin(async move {
+            let most = arguments.integer(0);
+            let vcpus: BTreeMap<String, usize> =
+                world.cloud().spot_offers().await?.into_iter().map(|o| (o.instance_type, o.vcpus as usize)).collect();
+            each_launch(world, |types| {
+                let large = types.iter().find(|kind| vcpus.get(**kind).is_none_or(|vcpus| *vcpus > most));
+                ensure!(large.is_none(), "one offers {}", large.unwrap_or(&""));
+                Ok(())
+            })
+            .await
+        })
+    });
+    steps.add("every fleet request offers between {integer} and {integer} types", |world, arguments| {
+        Box::pin(async move {
+            let range = arguments.integer(0)..=arguments.integer(1);
+            each_launch(world, |types| {
+                ensure!(range.contains(&types.len()), "one offers {} types", types.len());
+                Ok(())
+            })
+            .await
+        })
+    });
+    steps.add(
+        "every type that a fleet request offers is of category {string} and a generation above {integer}",
+        |world, arguments| {
+            Box::pin(async move {
+                let categories: Vec<&str> = arguments.text(0).split(", ").collect();
+                each_launch(world, |types| {
+                    for kind in types {
+                        let (category, generation) = instance_requirements(kind)?;
+                        ensure!(categories.contains(&category.as_str()), "{kind} is of category {category}");
+                        ensure!(generation > arguments.integer(1), "{kind} is of generation {generation}");
+                    }
+                    Ok(())
+                })
+                .await
+            })
+        },
+    );
+    steps.add("no fleet request offers type {string}", |world, arguments| {
+        Box::pin(async move {
+            each_launch(world, |types| {
+                ensure!(!types.contains(arguments.text(0)), "one does");
+                Ok(())
+            })
+            .await
+        })
+    });
+    steps.add("exactly {integer} vCPUs run in all", |world, arguments| {
+        Box::pin(async move {
+            let vcpus: BTreeMap<String, u32> =
+                world.cloud().spot_offers().await?.into_iter().map(|o| (o.instance_type, o.vcpus)).collect();
+            let live = world.cloud().instances().await?.into_iter().filter(Instance::is_live);
+            let sum: u32 = live.map(|instance| vcpus.get(&instance.instance_type).copied().unwrap_or_default()).sum();
+            ensure!(sum as usize == arguments.integer(0), "{sum} do");
             Ok(())
         })
     });
@@ -72,7 +152,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move { best_offer_was_taken(world).await })
     });
     steps.add(
-        "exactly {integer} CreateFleet call(s) of type {string} asked for {integer} spot instance(s) with strategy {string}",
+        "exactly {integer} CreateFleet call(s) of type {string} asked for {integer} {word} instance(s) with strategy {string}",
         |world, arguments| {
             Box::pin(async move {
                 let calls = world.cloud().calls().await?;
@@ -84,10 +164,11 @@ pub(super) fn register(steps: &mut Vocabulary) {
                     let count = parameter("TargetCapacitySpecification.TotalTargetCapacity");
                     ensure!(count == Some(arguments.text(2)), "TotalTargetCapacity is {count:?}");
                     let market = parameter("TargetCapacitySpecification.DefaultTargetCapacityType");
-                    ensure!(market == Some("spot"), "DefaultTargetCapacityType is {market:?}");
-                    let strategy = parameter("SpotOptions.AllocationStrategy");
-                    ensure!(strategy == Some(arguments.text(3)), "SpotOptions.AllocationStrategy is {strategy:?}");
-                    let types: BTreeSet<&str> = fleet.ending(".InstanceType").map(|(_, value)| value).collect();
+                    ensure!(market == Some(arguments.text(3)), "DefaultTargetCapacityType is {market:?}");
+                    let options = if arguments.text(3) == "spot" { "SpotOptions" } else { "OnDemandOptions" };
+                    let strategy = parameter(&format!("{options}.AllocationStrategy"));
+                    ensure!(strategy == Some(arguments.text(4)), "{options}.AllocationStrategy is {strategy:?}");
+                    let types = types_of(fleet);
                     ensure!(types.len() > 1, "only {types:?} was offered to EC2 to choose from");
                 }
                 Ok(())
@@ -174,6 +255,22 @@ pub(super) fn register(steps: &mut Vocabulary) {
             })
         },
     );
+}
+
+/// The types that a fleet request offers.
+fn types_of(call: &CloudCall) -> BTreeSet<&str> {
+    call.ending(".InstanceType").map(|(_, value)| value).collect()
+}
+
+/// Checks the types of every launch; there must be one.
+async fn each_launch(world: &World, check: impl Fn(&BTreeSet<&str>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let calls = world.cloud().calls().await?;
+    let launches: Vec<&CloudCall> = calls.iter().filter(|call| call.is_launch()).collect();
+    ensure!(!launches.is_empty(), "EC2 was never asked for an instance");
+    for launch in launches {
+        check(&types_of(launch)).with_context(|| format!("the launch at {}", launch.at))?;
+    }
+    Ok(())
 }
 
 /// The (type, zone) pairs of a fleet request.

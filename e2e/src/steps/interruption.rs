@@ -7,7 +7,7 @@ use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 pub(super) fn register(steps: &mut Vocabulary) {
@@ -29,6 +29,71 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("a message {string} is put into the interruption queue", |world, arguments| {
         Box::pin(async move { world.cloud().send_to_queue(arguments.text(0)).await })
+    });
+    steps.add("a state-change message {string} arrives for the instance", |world, arguments| {
+        Box::pin(async move {
+            let instance = world.subject().await?.instance;
+            world.subject_node_name().await?;
+            let detail = json!({"instance-id": instance, "state": arguments.text(0)});
+            send(world, "EC2 Instance State-change Notification", "aws.ec2", detail).await
+        })
+    });
+    steps.add(
+        "a health message of category {string} and service {string} arrives for the instance",
+        |world, arguments| {
+            Box::pin(async move {
+                let instance = world.subject().await?.instance;
+                world.subject_node_name().await?;
+                let detail = json!({
+                    "service": arguments.text(1),
+                    "eventTypeCategory": arguments.text(0),
+                    "affectedEntities": [{"entityValue": instance}],
+                });
+                send(world, "AWS Health Event", "aws.health", detail).await
+            })
+        },
+    );
+    steps.add("a spot interruption message arrives for the instance", |world, _| {
+        Box::pin(async move {
+            let instance = world.subject().await?.instance;
+            world.subject_node_name().await?;
+            let detail = json!({"instance-id": instance, "instance-action": "terminate"});
+            send(world, "EC2 Spot Instance Interruption Warning", "aws.ec2", detail).await
+        })
+    });
+    steps.add("a spot interruption message arrives for an instance that nobody knows", |world, _| {
+        Box::pin(async move { world.cloud().send_to_queue(&message(world, 0)).await })
+    });
+    steps.add("a status check of the instance fails", |world, _| {
+        Box::pin(async move {
+            let instance = world.subject().await?.instance;
+            world.subject_node_name().await?;
+            world.cloud().impair(&instance).await
+        })
+    });
+    steps.add("maintenance {string} is scheduled for the instance", |world, arguments| {
+        Box::pin(async move {
+            let instance = world.subject().await?.instance;
+            world.subject_node_name().await?;
+            world.cloud().schedule_maintenance(&instance, arguments.text(0)).await
+        })
+    });
+    steps.add("EC2 action {string} is not allowed", |world, arguments| {
+        Box::pin(async move { world.cloud().deny(arguments.text(0)).await })
+    });
+    steps.add("the interruption queue does not exist", |world, _| {
+        Box::pin(async move { world.cloud().have_queue(false).await })
+    });
+    steps.add("the interruption queue is created", |world, _| {
+        Box::pin(async move { world.cloud().have_queue(true).await })
+    });
+    steps.add("no call of {word} was made", |world, arguments| {
+        Box::pin(async move {
+            let calls = world.cloud().calls().await?;
+            let count = calls.iter().filter(|call| call.name.starts_with(arguments.text(0))).count();
+            ensure!(!calls.is_empty() && count == 0, "{count} of {} calls were", calls.len());
+            Ok(())
+        })
     });
     steps.add("{integer} interruption messages of mixed kinds arrive", |world, arguments| {
         Box::pin(async move {
@@ -104,6 +169,11 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+}
+
+async fn send(world: &World, detail_type: &str, source: &str, detail: Value) -> anyhow::Result<()> {
+    let event = world.cloud().event(detail_type, source, detail);
+    world.cloud().send_to_queue(&event.to_string()).await
 }
 
 /// Messages as EventBridge shapes them, of every kind the queue's rules let through, all about instances that are not ours.

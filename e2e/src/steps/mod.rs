@@ -4,6 +4,7 @@
 //! sleeps for a fixed time, unless time passing is what the sentence says.
 
 mod capacity;
+mod deployment;
 mod disruption;
 mod interruption;
 mod node_classes;
@@ -77,7 +78,7 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 11] = [
+        let groups: [(&'static str, Register); 12] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
@@ -88,6 +89,7 @@ impl Vocabulary {
             ("node classes", node_classes::register),
             ("resilience", resilience::register),
             ("operations", operations::register),
+            ("deployment", deployment::register),
             ("time", time::register),
         ];
         for (group, register) in groups {

@@ -18,6 +18,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the security group carries the discovery tag with value {string}", |world, arguments| {
         Box::pin(async move { world.cloud().tag_security_group(DISCOVERY, arguments.text(0)).await })
     });
+    steps.add("images of release {string} are published", |world, arguments| {
+        Box::pin(async move { world.cloud().release_images(arguments.text(0)).await })
+    });
     steps.add("condition {string} of EC2NodeClass {string} is {string}", |world, arguments| {
         Box::pin(
             async move { class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await },

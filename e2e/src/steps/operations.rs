@@ -1,12 +1,12 @@
 //! What an operator reads: log, events, metrics.
 
 use super::Vocabulary;
+use crate::eventually::Seen;
 use crate::recorder::LogLine;
 use crate::things::NAMESPACE;
 use crate::world::World;
 use anyhow::{Context, ensure};
 use kube::ResourceExt;
-use serde_json::{Map, Value};
 
 pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the controller logs {string}", |world, arguments| {
@@ -14,11 +14,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("the controller logs an error that contains {string}", |world, arguments| {
         Box::pin(async move {
-            let told = |line: &LogLine| {
-                let text = line.fields.values().fold(line.message.clone(), |text, field| text + " " + field);
-                line.level == "ERROR" && text.contains(arguments.text(0))
-            };
-            find_log(world, told).map(|_| ())
+            let told = lines_saying(world, "ERROR", arguments.text(0)).count();
+            ensure!(told > 0, "none of the {} log lines reads like that", world.recorder().logs().len());
+            Ok(())
         })
     });
     steps.add(
@@ -44,6 +42,44 @@ pub(super) fn register(steps: &mut Vocabulary) {
             })
         },
     );
+    steps.add("within {duration} the controller logs an error that contains {string}", |world, arguments| {
+        Box::pin(async move {
+            let (limit, text) = (arguments.duration(0), arguments.text(1));
+            world
+                .eventually("an error in the log", limit, async || {
+                    let told = lines_saying(world, "ERROR", text).count();
+                    Ok(Seen::when(told > 0, (), || {
+                        format!("{} log lines, none of them like that", world.recorder().logs().len())
+                    }))
+                })
+                .await
+        })
+    });
+    steps.add("exactly {integer} warning(s) of the controller's log contain(s) {string}", |world, arguments| {
+        Box::pin(async move {
+            let told = lines_saying(world, "WARN", arguments.text(1)).count();
+            ensure!(told == arguments.integer(0), "{told} do");
+            Ok(())
+        })
+    });
+    steps.add("within {duration} event {string} on {word} {string} contains {string}", |world, arguments| {
+        Box::pin(async move {
+            let [reason, kind, name, text] = [1, 2, 3, 4].map(|index| arguments.text(index));
+            world.event_saying(reason, kind, name, text, arguments.duration(0)).await
+        })
+    });
+    steps.add("within {duration} event {string} on the node contains {string}", |world, arguments| {
+        Box::pin(async move {
+            let node = world.subject_node_name().await?;
+            world.event_saying(arguments.text(1), "Node", &node, arguments.text(2), arguments.duration(0)).await
+        })
+    });
+    steps.add("within {duration} event {string} on the NodeClaim contains {string}", |world, arguments| {
+        Box::pin(async move {
+            let claim = world.subject().await?.node_claim;
+            world.event_saying(arguments.text(1), "NodeClaim", &claim, arguments.text(2), arguments.duration(0)).await
+        })
+    });
     steps.add("within {duration} a Warning event on EC2NodeClass {string} contains {string}", |world, arguments| {
         Box::pin(async move {
             let (limit, name, text) = (arguments.duration(0), arguments.text(1), arguments.text(2));
@@ -77,7 +113,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
         })
     });
     steps.add("changing {string} of the manifest {string} to {string} is accepted", |world, arguments| {
-        Box::pin(async move { apply_changed(world, arguments.text(1), arguments.text(0), arguments.text(2)).await })
+        Box::pin(async move { world.apply_changed(arguments.text(1), &[(arguments.text(0), arguments.text(2))]).await })
     });
     steps.add("metric {string} is {number}", |world, arguments| {
         Box::pin(async move { metric(world, arguments.text(0), &[], arguments.number(1)).await })
@@ -87,6 +123,12 @@ pub(super) fn register(steps: &mut Vocabulary) {
             let sum = metric_sum(world, arguments.text(0), &[]).await?;
             ensure!(sum >= arguments.number(1), "it is {sum}");
             Ok(())
+        })
+    });
+    steps.add("metric {string} of NodePool {string} with resource_type {string} is {number}", |world, arguments| {
+        Box::pin(async move {
+            let labels = [("nodepool", arguments.text(1)), ("resource_type", arguments.text(2))];
+            metric(world, arguments.text(0), &labels, arguments.number(3)).await
         })
     });
     steps.add("metric {string} with reason {string} is {number}", |world, arguments| {
@@ -100,6 +142,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
             metric(world, arguments.text(0), &labels, arguments.number(3)).await
         })
     });
+}
+
+/// The lines of the log at this level that contain the text, in their sentence or in a field.
+fn lines_saying(world: &World, level: &str, text: &str) -> impl Iterator<Item = LogLine> {
+    world.recorder().logs().into_iter().filter(move |line| {
+        let all = line.fields.values().fold(line.message.clone(), |all, field| all + " " + field);
+        line.level == level && all.contains(text)
+    })
 }
 
 fn find_log(world: &World, wanted: impl Fn(&LogLine) -> bool) -> anyhow::Result<LogLine> {
@@ -128,29 +178,9 @@ async fn metric_sum(world: &World, name: &str, labels: &[(&str, &str)]) -> anyho
     Ok(values.iter().sum())
 }
 
-/// Applies a manifest with one field changed, or taken away where the value is `null`.
-async fn apply_changed(world: &World, file: &str, path: &str, value: &str) -> anyhow::Result<()> {
-    let text =
-        std::fs::read_to_string(world.manifest(file)).with_context(|| format!("cannot read the manifest {file}"))?;
-    let mut object: Value = serde_yaml_ng::from_str(&text)?;
-    let (parents, last) = path.rsplit_once('.').with_context(|| format!("{path} has no parent"))?;
-    let mut fields = &mut object;
-    for part in parents.split('.') {
-        let inner =
-            fields.as_object_mut().with_context(|| format!("{path} leads through something that is no object"))?;
-        fields = inner.entry(part).or_insert_with(|| Value::Object(Map::new()));
-    }
-    let fields = fields.as_object_mut().with_context(|| format!("the parent of {path} is no object"))?;
-    match serde_yaml_ng::from_str(value)? {
-        Value::Null => drop(fields.remove(last)),
-        value => drop(fields.insert(last.to_owned(), value)),
-    }
-    world.apply(serde_json::from_value(object)?).await.map(|_| ())
-}
-
 /// Applies a manifest with one field changed and expects the API server to refuse it.
 async fn refused(world: &World, file: &str, path: &str, value: &str, message: &str) -> anyhow::Result<()> {
-    match apply_changed(world, file, path, value).await {
+    match world.apply_changed(file, &[(path, value)]).await {
         Ok(()) => anyhow::bail!("it was accepted"),
         Err(error) => {
             let told = format!("{error:#}");

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use controller_api::{NodeClaim, NodePool};
 use controller_core::quantity::Quantity;
 use kube::{Api, ResourceExt};
+use serde_json::Value;
 use std::time::Duration;
 
 pub(super) fn register(steps: &mut Vocabulary) {
@@ -35,6 +36,54 @@ pub(super) fn register(steps: &mut Vocabulary) {
                     let claim = world.subject_claim().await?;
                     let deleted = claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
                     Ok(Seen::when(deleted, (), || claim.map(|claim| conditions_of(&claim)).unwrap_or_default()))
+                })
+                .await
+        })
+    });
+    steps.add("the NodeClaim is deleted between {duration} and {duration} after its creation", |world, arguments| {
+        Box::pin(async move {
+            let (from, to) = (arguments.duration(0), arguments.duration(1));
+            world.subject_node_name().await?;
+            let claim = world.subject_claim().await?.context("the NodeClaim is gone")?;
+            let created = claim.metadata.creation_timestamp.context("the NodeClaim has no creation timestamp")?.0;
+            let passed = Duration::try_from(world.now().duration_since(created))?;
+            let left = to.checked_sub(passed).with_context(|| format!("{passed:?} have passed already"))?;
+            let deleted = world
+                .eventually("the NodeClaim is deleted", left, async || {
+                    let claim = world.subject_claim().await?.context("it vanished without a deletion timestamp")?;
+                    Ok(match claim.metadata.deletion_timestamp.clone() {
+                        Some(_) => Seen::Yes(world.now()),
+                        None => Seen::NotYet(conditions_of(&claim)),
+                    })
+                })
+                .await?;
+            let after = Duration::try_from(deleted.duration_since(created))?;
+            ensure!(after >= from, "it was deleted {after:?} after its creation");
+            Ok(())
+        })
+    });
+    steps.add("the NodeClaim is of NodePool {string}", |world, arguments| {
+        Box::pin(async move {
+            let claim = world.subject_claim().await?.context("the NodeClaim is gone")?;
+            let pool = claim.labels().get("karpenter.sh/nodepool");
+            ensure!(pool.is_some_and(|pool| pool == arguments.text(0)), "its pool is {pool:?}");
+            Ok(())
+        })
+    });
+    steps.add("field {string} of the NodeClaim is {string}", |world, arguments| {
+        Box::pin(async move {
+            let claim = world.subject_claim().await?.context("the NodeClaim is gone")?;
+            field_is(&serde_json::to_value(claim)?, arguments.text(0), arguments.text(1))
+        })
+    });
+    steps.add("field {string} of NodePool {string} is {string} within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let (path, name, value) = (arguments.text(0), arguments.text(1), arguments.text(2));
+            world
+                .eventually(&format!("{path} is {value}"), arguments.duration(3), async || {
+                    let pool = Api::<NodePool>::all(world.kube()).get(name).await?;
+                    let found = field_is(&serde_json::to_value(pool)?, path, value);
+                    Ok(Seen::when(found.is_ok(), (), || found.err().map(|e| e.to_string()).unwrap_or_default()))
                 })
                 .await
         })
@@ -78,6 +127,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
             pool_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), reason).await
         })
     });
+}
+
+/// Compares a field with a value in YAML.
+fn field_is(object: &Value, path: &str, value: &str) -> anyhow::Result<()> {
+    let found = path.split('.').try_fold(object, |object, part| object.get(part));
+    let wanted: Value = serde_yaml_ng::from_str(value)?;
+    ensure!(found == Some(&wanted), "{path} is {}", found.map_or("not there".into(), Value::to_string));
+    Ok(())
 }
 
 async fn launched(world: &World, count: usize, limit: Duration) -> anyhow::Result<()> {

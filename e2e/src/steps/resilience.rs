@@ -87,6 +87,17 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the node role has neither access entry nor aws-auth mapping", |world, _| {
         Box::pin(async move { world.cloud().admit_node_role(false).await })
     });
+    steps.add("the node role is mapped by aws-auth", |world, _| {
+        Box::pin(async move {
+            world
+                .apply_text(
+                    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: aws-auth, namespace: kube-system}\ndata:\n  mapRoles: |\n    \
+                     - groups: [system:bootstrappers, system:nodes]\n      rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo\n      \
+                     username: system:node:{{EC2PrivateDNSName}}\n",
+                )
+                .await
+        })
+    });
     steps.add("the node role is given an access entry", |world, _| {
         Box::pin(async move { world.cloud().admit_node_role(true).await })
     });

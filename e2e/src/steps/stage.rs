@@ -2,6 +2,7 @@
 
 use super::Vocabulary;
 use crate::things::NAMESPACE;
+use anyhow::{Context, bail, ensure};
 
 pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("a cluster set up as the guides describe", |world, _| {
@@ -15,6 +16,26 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("the manifest {string} is applied", |world, arguments| {
         Box::pin(async move { world.apply_file(arguments.text(0)).await })
+    });
+    steps.add("the manifest {string} is applied with", |world, arguments| {
+        Box::pin(async move {
+            let changes: Vec<(&str, &str)> = arguments
+                .table
+                .iter()
+                .map(|row| match row.as_slice() {
+                    [path, value] => Ok((path.as_str(), value.as_str())),
+                    _ => bail!("a row of the table is a path and a value, not {row:?}"),
+                })
+                .collect::<anyhow::Result<_>>()?;
+            ensure!(!changes.is_empty(), "the step has no table of changes");
+            world.apply_changed(arguments.text(0), &changes).await
+        })
+    });
+    steps.add("the objects are applied", |world, arguments| {
+        Box::pin(async move {
+            let text = arguments.docstring.as_deref().context("the step has no text with objects")?;
+            world.apply_text(text).await
+        })
     });
     steps.add("{integer} objects exist", |world, arguments| {
         Box::pin(async move {

@@ -2,11 +2,16 @@
 
 use super::Vocabulary;
 use crate::eventually::Seen;
-use crate::things::{is_pending, is_running, node_of};
+use crate::things::{NAMESPACE, describe, is_pending, is_running, node_of};
 use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) fn register(steps: &mut Vocabulary) {
@@ -27,6 +32,96 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("Deployment {string} is deleted", |world, arguments| {
         Box::pin(async move { world.delete_deployment(arguments.text(0)).await })
+    });
+    steps.add("a pod {string} that asks for {quantity} CPU on a node with {string} is created", |world, arguments| {
+        Box::pin(async move {
+            let [name, cpu, labels] = [0, 1, 2].map(|index| arguments.text(index));
+            world
+                .apply_text(&format!(
+                    "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  nodeSelector: \
+                     {{{labels}}}\n  containers:\n  - name: main\n    image: nginx\n    resources: {{requests: {{cpu: {cpu}}}}}\n"
+                ))
+                .await
+        })
+    });
+    steps.add("Deployment {string} is scaled to {integer}", |world, arguments| {
+        Box::pin(async move {
+            let scale = json!({"spec": {"replicas": arguments.integer(1)}});
+            let api = world.api::<Deployment>();
+            api.patch_scale(arguments.text(0), &PatchParams::default(), &Patch::Merge(scale)).await?;
+            Ok(())
+        })
+    });
+    steps.add("Job {string} is complete within {duration}", |world, arguments| {
+        Box::pin(async move {
+            world
+                .eventually("the Job is complete", arguments.duration(1), async || {
+                    let job = world.api::<Job>().get(arguments.text(0)).await?;
+                    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+                    let is_complete = conditions
+                        .into_iter()
+                        .flatten()
+                        .any(|condition| condition.type_ == "Complete" && condition.status == "True");
+                    Ok(Seen::when(is_complete, (), || format!("{:?}", job.status)))
+                })
+                .await
+        })
+    });
+    steps.add("the pod of Job {string} is Running within {duration}", |world, arguments| {
+        Box::pin(async move {
+            world
+                .eventually("the Job's pod is Running", arguments.duration(1), async || {
+                    let pods = world.pods_of_job(arguments.text(0)).await?;
+                    let runs = matches!(pods.as_slice(), [pod] if is_running(pod));
+                    Ok(Seen::when(runs, (), || describe(&pods)))
+                })
+                .await
+        })
+    });
+    steps.add("the pod of Job {string} was never asked to leave", |world, arguments| {
+        Box::pin(async move {
+            let pods = world.pods_of_job(arguments.text(0)).await?;
+            ensure!(pods.len() == 1, "the Job has had {} pods", pods.len());
+            let removed = world.controller_pod_removals();
+            let names: Vec<String> = pods.iter().map(|pod| format!("{NAMESPACE}/{}", pod.name_any())).collect();
+            let asked: Vec<&str> =
+                removed.iter().filter(|removal| names.contains(&removal.pod)).map(|r| r.pod.as_str()).collect();
+            ensure!(asked.is_empty(), "the controller asked for {}", asked.join(", "));
+            Ok(())
+        })
+    });
+    steps.add(
+        "all {integer} pods of Deployment {string} run on nodes with {string} within {duration}",
+        |world, arguments| {
+            Box::pin(async move {
+                let (count, name, labels) = (arguments.integer(0), arguments.text(1), arguments.text(2));
+                let expected = format!("{count} pods of Deployment {name} are Running");
+                let pods = world
+                    .eventually(&expected, arguments.duration(3), async || world.running_pods(name, count, None).await)
+                    .await?;
+                for pod in &pods {
+                    on_node_with(world, pod, labels).await?;
+                }
+                Ok(())
+            })
+        },
+    );
+    steps.add("pod {string} is Running on a node with {string} within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let (name, labels) = (arguments.text(0), arguments.text(1));
+            pod_runs(world, name, arguments.duration(2)).await?;
+            on_node_with(world, &world.pod(name).await?, labels).await
+        })
+    });
+    steps.add("{integer} pods of Deployment {string} are Running and {integer} are Pending", |world, arguments| {
+        Box::pin(async move {
+            let pods = world.pods_of_deployment(arguments.text(1)).await?;
+            let running = pods.iter().filter(|pod| is_running(pod)).count();
+            let pending = pods.iter().filter(|pod| is_pending(pod)).count();
+            let wanted = (arguments.integer(0), arguments.integer(2));
+            ensure!((running, pending) == wanted, "{running} are Running, {pending} are Pending");
+            Ok(())
+        })
     });
     steps.add("pod {string} is Running", |world, arguments| {
         Box::pin(async move { pod_runs(world, arguments.text(0), Duration::ZERO).await })
@@ -135,6 +230,19 @@ pub(super) fn register(steps: &mut Vocabulary) {
                 .await
         })
     });
+}
+
+/// The pod's node carries all of these labels, written as in a node selector.
+async fn on_node_with(world: &World, pod: &Pod, labels: &str) -> anyhow::Result<()> {
+    let name = node_of(pod).context("the pod has no node")?;
+    let node = Api::<Node>::all(world.kube()).get(name).await?;
+    let wanted: BTreeMap<String, String> =
+        serde_yaml_ng::from_str(&format!("{{{labels}}}")).with_context(|| format!("{labels} are no labels"))?;
+    for (key, value) in wanted {
+        let found = node.labels().get(&key);
+        ensure!(found == Some(&value), "{} is on {name}, of which {key} is {found:?}", pod.name_any());
+    }
+    Ok(())
 }
 
 async fn look_at_pod(world: &World, name: &str) -> anyhow::Result<Seen<()>> {

@@ -81,6 +81,12 @@ impl World {
     }
 }
 
+/// Whether the node is Ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// Whether the node carries a taint written as `key[=value]:Effect`.
 pub fn has_taint(node: &Node, taint: &str) -> bool {
     let written = |t: &Taint| match t.value.as_deref() {

@@ -74,6 +74,24 @@ impl World {
         .await
     }
 
+    /// Waits for an event with this reason on an object, whose message contains the text.
+    pub async fn event_saying(
+        &self,
+        reason: &str,
+        kind: &str,
+        name: &str,
+        text: &str,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
+        self.look_for_event(&format!("event {reason} on {kind} {name} that says {text:?}"), limit, |event| {
+            let object = &event.involved_object;
+            let same = object.kind.as_deref() == Some(kind) && object.name.as_deref() == Some(name);
+            let told = event.message.as_deref().is_some_and(|message| message.contains(text));
+            same && told && event.reason.as_deref() == Some(reason)
+        })
+        .await
+    }
+
     /// Waits for a Warning event on an object of a kind whose message contains the text.
     pub async fn warning(
         &self,

@@ -7,6 +7,7 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::discovery::Scope;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 impl World {
@@ -18,6 +19,18 @@ impl World {
     /// Applies every document of a YAML text.
     pub async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
         apply_text(&self.kube(), text).await
+    }
+
+    /// Applies a manifest of one object with fields changed, or taken away where the value is `null`. A change is a path such
+    /// as `spec.limits.cpu` and a value in YAML.
+    pub async fn apply_changed(&self, file: &str, changes: &[(&str, &str)]) -> anyhow::Result<()> {
+        let text =
+            std::fs::read_to_string(self.manifest(file)).with_context(|| format!("cannot read the manifest {file}"))?;
+        let mut object: Value = serde_yaml_ng::from_str(&text)?;
+        for (path, value) in changes {
+            change(&mut object, path, serde_yaml_ng::from_str(value).with_context(|| format!("the value of {path}"))?)?;
+        }
+        self.apply(serde_json::from_value(object)?).await.map(drop)
     }
 
     /// Applies one object; its kind is looked up at the API server, which answers unknown kinds and fields itself.
@@ -80,4 +93,20 @@ async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<Dyn
     let mut parameters = PatchParams::apply("trysquare").force();
     parameters.field_validation = Some(ValidationDirective::Strict);
     Ok(api.patch(&name, &parameters, &Patch::Apply(&object)).await?)
+}
+
+fn change(object: &mut Value, path: &str, value: Value) -> anyhow::Result<()> {
+    let (parents, last) = path.rsplit_once('.').with_context(|| format!("{path} has no parent"))?;
+    let mut fields = object;
+    for part in parents.split('.') {
+        let inner =
+            fields.as_object_mut().with_context(|| format!("{path} leads through something that is no object"))?;
+        fields = inner.entry(part).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let fields = fields.as_object_mut().with_context(|| format!("the parent of {path} is no object"))?;
+    match value {
+        Value::Null => drop(fields.remove(last)),
+        value => drop(fields.insert(last.to_owned(), value)),
+    }
+    Ok(())
 }

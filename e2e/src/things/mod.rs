@@ -6,9 +6,9 @@ mod facts;
 pub mod manifests;
 mod workloads;
 
-pub use claims::has_taint;
+pub use claims::{has_taint, is_ready};
 pub use facts::{condition, conditions_of, instance_requirements};
-pub use workloads::{is_pending, is_running, node_of};
+pub use workloads::{describe, is_pending, is_running, node_of};
 
 use crate::world::World;
 use kube::Api;

@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
+use std::time::Duration;
 
 /// Whether the pod runs and is ready, and is not on its way out.
 pub fn is_running(pod: &Pod) -> bool {
@@ -51,6 +52,11 @@ impl World {
         self.pods_owned_by("DaemonSet", &[daemon_set.to_owned()]).await
     }
 
+    /// The pods of a Job, by name.
+    pub async fn pods_of_job(&self, job: &str) -> anyhow::Result<Vec<Pod>> {
+        self.pods_owned_by("Job", &[job.to_owned()]).await
+    }
+
     async fn pods_owned_by(&self, kind: &str, names: &[String]) -> anyhow::Result<Vec<Pod>> {
         let mut pods = self.api::<Pod>().list(&ListParams::default()).await?.items;
         pods.retain(|pod| is_owned_by(pod, kind, names));
@@ -87,6 +93,15 @@ impl World {
         self.api::<Pod>().get(name).await.with_context(|| format!("pod {name:?}"))
     }
 
+    /// Waits until the pod runs on this node.
+    pub async fn pod_runs_on(&self, name: &str, node: &str, limit: Duration) -> anyhow::Result<()> {
+        self.eventually(&format!("pod {name} runs on node {node}"), limit, async || {
+            let pod = self.pod(name).await?;
+            Ok(Seen::when(is_running(&pod) && node_of(&pod) == Some(node), (), || describe(&[pod])))
+        })
+        .await
+    }
+
     /// A look for exactly so many running pods of a Deployment, none of them on a certain node.
     pub async fn running_pods(
         &self,
@@ -105,7 +120,7 @@ impl World {
 }
 
 /// The pods with their phases and nodes, for the diagnosis of a failure.
-pub(super) fn describe(pods: &[Pod]) -> String {
+pub fn describe(pods: &[Pod]) -> String {
     if pods.is_empty() {
         return "no pods".into();
     }
