@@ -21,6 +21,7 @@ mod fault;
 mod ids;
 mod journal;
 mod kinds;
+mod listener;
 mod managed_fields;
 mod patch;
 mod quantity;
@@ -50,6 +51,7 @@ pub use crate::{
     deletion::{DeleteOptions, Propagation},
     fault::{Calls, FaultRule, Outcome},
     journal::{JournalEntry, Observer, Payload},
+    listener::{CertificateError, Limits, ServingCertificate},
     resources::Resource,
     select::{FieldSelector, LabelSelector, ListSelector},
     server::{Body, ConnectionLost, KubeService},
@@ -147,6 +149,12 @@ impl FakeKube {
         if let Some(table) = state.kinds.resource(resource).map(|kind| kind.table) {
             state.store.cut_watches(table);
         }
+    }
+
+    /// How many watches over HTTP are open, of all resources.
+    pub fn open_watches(&self) -> usize {
+        let state = self.0.enter();
+        (0..state.store.tables()).map(|table| state.store.table(table).changes.receiver_count()).sum()
     }
 
     /// Forgets the past of a resource: watches that resume from before are told 410 and must list again. In-process

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -69,13 +69,36 @@ where
         let server = Arc::clone(&self.0);
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            // A body that breaks off is a connection that broke.
-            let body = body.collect().await.map_err(|_| ConnectionLost)?.to_bytes();
+            let body = read(body).await?;
             server
                 .handle(parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &parts.headers, body)
                 .await
         })
     }
+}
+
+/// Reads a body; `None` if it is larger than allowed. Of what is too large no more is kept, and as much again is taken in
+/// and dropped, so that a client that sends before it reads gets to see the refusal.
+async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Option<Bytes>, ConnectionLost> {
+    let mut body = std::pin::pin!(body);
+    if body.size_hint().lower() > 2 * MAX_BODY as u64 {
+        return Ok(None);
+    }
+    let (mut kept, mut size) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        // A body that breaks off is a connection that broke.
+        let Ok(data) = frame.map_err(|_| ConnectionLost)?.into_data() else { continue };
+        size += data.len();
+        if size > 2 * MAX_BODY {
+            break;
+        }
+        if size > MAX_BODY {
+            kept = BytesMut::new();
+        } else {
+            kept.extend_from_slice(&data);
+        }
+    }
+    Ok((size <= MAX_BODY).then(|| kept.freeze()))
 }
 
 /// What is sent back.
@@ -125,11 +148,11 @@ impl Server {
         path: &str,
         query: &str,
         headers: &HeaderMap,
-        body: Bytes,
+        body: Option<Bytes>,
     ) -> Result<Response<Body>, ConnectionLost> {
         let caller = Caller::http(text(headers, header::USER_AGENT));
         let line = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        let request = if body.is_empty() { Payload::Empty } else { Payload::Bytes(body.clone()) };
+        let request = body.clone().filter(|body| !body.is_empty()).map_or(Payload::Empty, Payload::Bytes);
         let (verb, answer) = match route::parse(path) {
             Route::Plain(path) => ("get", self.plain(&method, &path, text(headers, header::ACCEPT))),
             Route::Resource(route) => match self.call(caller.clone(), &method, route, query, headers, body) {
@@ -171,15 +194,12 @@ impl Server {
         route: ResourceRoute,
         query: &str,
         headers: &HeaderMap,
-        body: Bytes,
+        body: Option<Bytes>,
     ) -> Result<Call, Status> {
-        if body.len() > MAX_BODY {
-            return Err(Status::new(
-                413,
-                "RequestEntityTooLarge",
-                format!("Request entity too large: limit is {MAX_BODY}"),
-            ));
-        }
+        let Some(body) = body else {
+            let message = format!("Request entity too large: limit is {MAX_BODY}");
+            return Err(Status::new(413, "RequestEntityTooLarge", message));
+        };
         let query = route::query(query);
         let watch = query.get("watch").is_some_and(|value| matches!(value.as_str(), "true" | "1"));
         let verb = route::verb(method, &route, watch).ok_or_else(Status::method_not_allowed)?;

@@ -28,6 +28,17 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// Where the client names no timeout: the genuine server picks one between 30 and 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
+/// Lines a watcher holds while its client does not take them. The event log holds the changes behind them anyway; these
+/// are copies for one watcher.
+const PORTION: usize = 64;
+
+/// How far a watcher has read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reading {
+    All,
+    Portion,
+}
+
 struct Watcher {
     server: Arc<Server>,
     kind: Arc<Kind>,
@@ -38,6 +49,10 @@ struct Watcher {
     cursor: u64,
     cut: u64,
     changes: watch::Receiver<u64>,
+    /// Objects of the beginning that are not told yet. They are shared with the store, and rendered one by one.
+    initial: VecDeque<Arc<Stored>>,
+    initial_end: bool,
+    /// Lines that are not taken yet; never more than one portion.
     pending: VecDeque<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -79,6 +94,8 @@ pub(crate) fn open(
         cursor: asked,
         cut: table.cut,
         changes: table.changes.subscribe(),
+        initial: VecDeque::new(),
+        initial_end: false,
         pending: VecDeque::new(),
         bookmarks: request.bookmarks,
         next_bookmark: now + BOOKMARK_PERIOD,
@@ -92,13 +109,8 @@ pub(crate) fn open(
         watcher.fail(&Status::expired(asked, table.oldest()));
     } else if initial {
         watcher.cursor = state.store.version();
-        for stored in state.select(kind, namespace, &request.selector) {
-            watcher.pending.push_back(watch_line("ADDED", &render(kind, stored, rendering)));
-        }
-        if request.send_initial_events == Some(true) && request.bookmarks {
-            let line = watcher.bookmark(watcher.cursor, true);
-            watcher.pending.push_back(line);
-        }
+        watcher.initial = state.select(kind, namespace, &request.selector).cloned().collect();
+        watcher.initial_end = request.send_initial_events == Some(true) && request.bookmarks;
     } else if any {
         watcher.cursor = state.store.version();
     }
@@ -115,6 +127,13 @@ impl Watcher {
             if let Some(until) = self.silent_until.take() {
                 sleep_until(until.min(self.deadline)).await;
             }
+            if let Some(stored) = self.initial.pop_front() {
+                let line = watch_line("ADDED", &render(&self.kind, &stored, self.rendering));
+                return Some((line, self));
+            }
+            if std::mem::take(&mut self.initial_end) {
+                return Some((self.bookmark(self.cursor, true), self));
+            }
             if let Some(line) = self.pending.pop_front() {
                 return Some((line, self));
             }
@@ -123,7 +142,9 @@ impl Watcher {
             }
             // Marked as seen before reading: a change in between wakes again.
             self.changes.borrow_and_update();
-            self.read_on();
+            if self.read_on() == Reading::Portion {
+                continue;
+            }
             if !self.pending.is_empty() || self.finished {
                 continue;
             }
@@ -137,36 +158,41 @@ impl Watcher {
                         self.finished = true;
                     } else {
                         self.next_bookmark += BOOKMARK_PERIOD;
-                        // Everything up to here was read above, and nothing has changed since.
                         let version = self.server.enter().store.version();
-                        self.read_on();
-                        let line = self.bookmark(version.max(self.cursor), false);
-                        self.pending.push_back(line);
+                        // A change that has come since belongs before the bookmark.
+                        if self.read_on() == Reading::All && !self.finished {
+                            let line = self.bookmark(version.max(self.cursor), false);
+                            self.pending.push_back(line);
+                        }
                     }
                 }
             }
         }
     }
 
-    /// Turns the changes since the cursor into lines.
-    fn read_on(&mut self) {
+    /// Turns the changes since the cursor into lines, a portion at most.
+    fn read_on(&mut self) -> Reading {
         let server = Arc::clone(&self.server);
         let state = server.enter();
         let table = state.store.table(self.kind.table);
         if table.cut != self.cut {
             self.finished = true;
-            return;
+            return Reading::All;
         }
         if !table.can_resume(self.cursor) {
             self.fail(&Status::expired(self.cursor, table.oldest()));
-            return;
+            return Reading::All;
         }
         for event in table.since(self.cursor) {
+            if self.pending.len() >= PORTION {
+                return Reading::Portion;
+            }
             if let Some(line) = self.line(event) {
                 self.pending.push_back(line);
             }
             self.cursor = event.version;
         }
+        Reading::All
     }
 
     fn sees(&self, value: &Value) -> bool {
