@@ -25,6 +25,7 @@ mod listener;
 mod managed_fields;
 mod openapi;
 mod patch;
+mod protobuf;
 mod quantity;
 mod read;
 mod review;

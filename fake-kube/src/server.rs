@@ -21,6 +21,7 @@ use crate::{
     journal::Payload,
     kinds::{Builtin, Kind},
     patch::{MEDIA_TYPES, Patch},
+    protobuf,
     read::{ListRequest, Rendering, not_acceptable, render, rendering},
     review,
     route::{self, ResourceRoute, Route},
@@ -475,6 +476,14 @@ impl Call {
 
     fn json(&self) -> Result<Value, Status> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
+        let options = matches!(self.verb, "delete" | "deletecollection");
+        if media == "application/vnd.kubernetes.protobuf" && self.kind.custom() && !options {
+            return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]));
+        }
+        if media == "application/vnd.kubernetes.protobuf" {
+            return protobuf::decode(&self.body)
+                .map_err(|error| Status::bad_request(format!("error decoding body: {error}")));
+        }
         if !matches!(media, "" | "*/*" | "application/json" | "application/yaml" | "text/plain") {
             return Err(Status::unsupported_media_type(&[
                 "application/json",

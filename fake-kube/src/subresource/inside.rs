@@ -19,7 +19,7 @@ use crate::{
 /// Why a subresource that needs a process inside a pod, or a port of one, cannot be had.
 pub(crate) fn refuse(kind: &Kind, name: &str, subresource: &str) -> Status {
     let message = format!(
-        "{subresource} of {} {name:?} is not possible: this is a simulated cluster, and nothing runs inside its pods",
+        "{} {name:?}: {subresource} is not possible: this is a simulated cluster, and nothing runs inside its pods",
         kind.qualified_resource()
     );
     Status::new(405, "MethodNotAllowed", message)
