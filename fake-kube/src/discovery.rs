@@ -32,13 +32,31 @@ impl State {
             }
             ["api", version] => self.resources("", version)?,
             ["apis", group, version] => self.resources(group, version)?,
-            ["openapi", "v3"] => json!({ "paths": {} }),
-            ["openapi", "v2"] => json!({
-                "swagger": "2.0", "info": { "title": "Kubernetes", "version": kubernetes_version },
-                "paths": {}, "definitions": {},
-            }),
+            [] => json!({ "paths": self.paths() }),
             _ => return None,
         })
+    }
+
+    /// Everything that can be asked for without naming a resource.
+    fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> =
+            ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+                .map(str::to_owned)
+                .into();
+        for (group, versions) in self.kinds.groups() {
+            if !group.is_empty() {
+                paths.push(format!("/apis/{group}"));
+            }
+            for version in versions.keys() {
+                paths.push(if group.is_empty() {
+                    format!("/api/{version}")
+                } else {
+                    format!("/apis/{group}/{version}")
+                });
+            }
+        }
+        paths.sort();
+        paths
     }
 
     fn group(&self, group: &str) -> Option<Value> {
@@ -57,7 +75,7 @@ impl State {
         for kind in kinds.values() {
             let mut entry = json!({
                 "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+                "verbs": kind.verbs(),
             });
             if !kind.short_names.is_empty() {
                 entry["shortNames"] = json!(kind.short_names);
@@ -122,9 +140,17 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
         found.push(Subresource { name: "scale", kind: "Scale".into(), verbs, group: Some(("autoscaling", "v1")) });
     }
     if kind.builtin == Builtin::Pod {
-        found.push(Subresource { name: "binding", kind: "Binding".into(), verbs: &["create"], group: None });
-        let group = Some(("policy", "v1"));
-        found.push(Subresource { name: "eviction", kind: "Eviction".into(), verbs: &["create"], group });
+        let mut add =
+            |name, kind: &str, verbs, group| found.push(Subresource { name, kind: kind.into(), verbs, group });
+        add("binding", "Binding", &["create"], None);
+        add("ephemeralcontainers", "Pod", &["get", "patch", "update"], None);
+        add("eviction", "Eviction", &["create"], Some(("policy", "v1")));
+        add("log", "Pod", &["get"], None);
+        add("resize", "Pod", &["get", "patch", "update"], None);
+        // Served to be refused: clients look these up before they try.
+        add("attach", "PodAttachOptions", &["create", "get"], None);
+        add("exec", "PodExecOptions", &["create", "get"], None);
+        add("portforward", "PodPortForwardOptions", &["create", "get"], None);
     }
     found
 }
@@ -134,7 +160,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
     let mut resource = json!({
         "resource": kind.plural, "singularResource": kind.singular, "responseKind": response(&kind.kind),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "verbs": kind.verbs(),
     });
     if !kind.short_names.is_empty() {
         resource["shortNames"] = json!(kind.short_names);

@@ -24,6 +24,8 @@ pub(crate) enum Builtin {
     StorageClass,
     PriorityClass,
     CustomResourceDefinition,
+    /// A question that is answered and not stored.
+    Review,
     /// Stored with the shared rules alone.
     Plain,
     /// From a custom resource definition.
@@ -89,6 +91,16 @@ impl Kind {
     /// `Pod` or `Deployment.apps`.
     pub(crate) fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// What can be done with the resource, as discovery tells it.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        match self.builtin {
+            Builtin::Review => &["create"],
+            // Namespaces are not deleted in bulk.
+            Builtin::Namespace => &["create", "delete", "get", "list", "patch", "update", "watch"],
+            _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        }
     }
 
     pub(crate) fn custom(&self) -> bool {

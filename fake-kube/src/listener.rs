@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body::{Frame, SizeHint};
@@ -23,6 +24,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
+use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -172,6 +174,21 @@ impl ServingCertificate {
     /// The authority's certificate: what a kubeconfig holds as `certificate-authority-data`, in base64.
     pub fn certificate_authority_pem(&self) -> &str {
         &self.authority_pem
+    }
+
+    /// A kubeconfig for a server at this URL, such as `https://127.0.0.1:6443`. It carries a token, which the server
+    /// does not look at, because kubectl asks people for a user name when there is none.
+    pub fn kubeconfig(&self, server: &str) -> String {
+        let configuration = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "fake-kube",
+            "clusters": [{ "name": "fake-kube", "cluster": {
+                "server": server, "certificate-authority-data": STANDARD.encode(&self.authority_pem),
+            } }],
+            "users": [{ "name": "admin", "user": { "token": "anyone" } }],
+            "contexts": [{ "name": "fake-kube", "context": { "cluster": "fake-kube", "user": "admin" } }],
+        });
+        // JSON is YAML, and a kubeconfig either.
+        format!("{configuration:#}\n")
     }
 }
 

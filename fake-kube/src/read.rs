@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     state::State,
     status::{FieldError, Status},
     store::{Stored, to_bytes},
-    table,
+    table::{self, IncludeObject},
 };
 
 /// The options of a list or watch.
@@ -125,29 +126,38 @@ pub(crate) enum Rendering {
     /// `PartialObjectMetadata`.
     Metadata,
     /// `Table`, as kubectl prints it.
-    Table,
+    Table(IncludeObject),
+}
+
+impl Rendering {
+    /// The form with the `includeObject` of a request.
+    pub(crate) fn including(self, include: &str) -> Result<Self, Status> {
+        let include = match (self, include) {
+            (Self::Table(_), "" | "Metadata") => IncludeObject::Metadata,
+            (Self::Table(_), "None") => IncludeObject::None,
+            (Self::Table(_), "Object") => IncludeObject::Object,
+            (Self::Table(_), other) => {
+                return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            }
+            (form, _) => return Ok(form),
+        };
+        Ok(Self::Table(include))
+    }
 }
 
 /// One object in the wanted form, serialised.
-pub(crate) fn render(kind: &Kind, stored: &Stored, rendering: Rendering) -> Bytes {
-    if rendering == Rendering::Whole && !conversion::converts(kind) {
-        return stored.bytes();
-    }
-    to_bytes(&rendered(kind, &stored.value, rendering))
-}
-
-/// One object in the wanted form.
-pub(crate) fn rendered(kind: &Kind, value: &Value, rendering: Rendering) -> Value {
+pub(crate) fn render(kind: &Kind, stored: &Stored, rendering: Rendering, now: Timestamp) -> Bytes {
     match rendering {
+        Rendering::Whole if !conversion::converts(kind) => stored.bytes(),
         Rendering::Whole => {
-            let mut value = value.clone();
+            let mut value = (*stored.value).clone();
             conversion::from_storage(kind, &mut value);
-            value
+            to_bytes(&value)
         }
-        Rendering::Metadata => json!({
-            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"],
-        }),
-        Rendering::Table => table::of(kind, std::iter::once(value), &value["metadata"]["resourceVersion"]),
+        Rendering::Metadata => to_bytes(&json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored.value["metadata"],
+        })),
+        Rendering::Table(include) => table::single(kind, stored, include, now),
     }
 }
 
@@ -225,10 +235,9 @@ impl State {
                 metadata["remainingItemCount"] = json!(rest.len() - page.len());
             }
         }
-        if rendering == Rendering::Table {
-            let mut table = table::of(kind, page.iter().map(|stored| &*stored.value), &metadata["resourceVersion"]);
-            table["metadata"] = metadata;
-            return Ok(to_bytes(&table));
+        if let Rendering::Table(include) = rendering {
+            let objects = page.iter().map(|stored| &*stored.value);
+            return Ok(to_bytes(&table::of(kind, objects, metadata, include, self.now)));
         }
         let (list_kind, api_version) = match rendering {
             Rendering::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
@@ -241,7 +250,7 @@ impl State {
             if index > 0 {
                 body.push(b',');
             }
-            body.extend_from_slice(&render(kind, stored, rendering));
+            body.extend_from_slice(&render(kind, stored, rendering, self.now));
         }
         body.extend_from_slice(b"]}");
         Ok(Bytes::from(body))
@@ -301,9 +310,14 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
         match parameters.get("as").copied() {
             None => return Ok(Rendering::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Rendering::Metadata),
-            Some("Table") => return Ok(Rendering::Table),
+            Some("Table") => return Ok(Rendering::Table(IncludeObject::default())),
             Some(_) => {}
         }
     }
-    Err(Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json"))
+    Err(not_acceptable())
+}
+
+/// The caller wants a form that is not served.
+pub(crate) fn not_acceptable() -> Status {
+    Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
 }

@@ -53,6 +53,12 @@ pub(crate) fn parse(path: &str) -> Route {
             route.name = Some((*name).to_owned());
             route.subresource = Some((*subresource).to_owned());
         }
+        // A proxy takes a path of its own.
+        [plural, name, "proxy", ..] => {
+            route.plural = (*plural).to_owned();
+            route.name = Some((*name).to_owned());
+            route.subresource = Some("proxy".into());
+        }
         _ => return plain(),
     }
     Route::Resource(route)

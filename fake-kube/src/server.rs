@@ -21,12 +21,17 @@ use crate::{
     journal::Payload,
     kinds::{Builtin, Kind},
     patch::{MEDIA_TYPES, Patch},
-    read::{ListRequest, Rendering, render, rendering},
+    protobuf,
+    read::{ListRequest, Rendering, not_acceptable, render, rendering},
+    review,
     route::{self, ResourceRoute, Route},
     state::{Caller, Server, State},
     status::Status,
     store::{Stored, to_bytes},
-    subresource::scale,
+    subresource::{
+        inside::{self, LogRequest},
+        scale,
+    },
     watch::{self, Disturbance},
     write::{FieldValidation, Part, WriteOptions, Written},
 };
@@ -41,6 +46,12 @@ pub struct ConnectionLost;
 
 /// Larger bodies are refused, as the genuine server does.
 const MAX_BODY: usize = 3 * 1024 * 1024;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// By this type clients tell aggregated discovery from the older form.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The server as a `tower::Service`. Cheap to clone.
 #[derive(Clone)]
@@ -105,8 +116,8 @@ async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Option<Bytes>
 enum Answer {
     Bytes {
         code: u16,
+        media: &'static str,
         body: Bytes,
-        warnings: Vec<String>,
     },
     /// A stored object, rendered when sent and shared with the journal.
     Object {
@@ -116,12 +127,15 @@ enum Answer {
         rendering: Rendering,
         warnings: Vec<String>,
     },
-    Stream(Body),
+    Stream {
+        media: &'static str,
+        body: Body,
+    },
 }
 
 impl Answer {
     fn json(code: u16, value: &Value) -> Self {
-        Self::Bytes { code, body: to_bytes(value), warnings: Vec::new() }
+        Self::Bytes { code, media: JSON, body: to_bytes(value) }
     }
 }
 
@@ -205,6 +219,9 @@ impl Server {
         let verb = route::verb(method, &route, watch).ok_or_else(Status::method_not_allowed)?;
         let kind = self.enter().kinds.get(&route.group, &route.version, &route.plural).cloned();
         let kind = kind.ok_or_else(Status::no_such_resource)?;
+        if !kind.verbs().contains(&verb) {
+            return Err(Status::method_not_allowed());
+        }
         if !kind.namespaced && route.namespace.is_some() {
             return Err(Status::no_such_resource());
         }
@@ -241,16 +258,39 @@ impl Server {
         if method != Method::GET {
             return Err(Status::method_not_allowed());
         }
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return Ok(Answer::Bytes { code: 200, body: Bytes::from_static(b"ok"), warnings: Vec::new() });
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        match parts.as_slice() {
+            ["healthz" | "livez" | "readyz", ..] => {
+                Ok(Answer::Bytes { code: 200, media: TEXT, body: Bytes::from_static(b"ok") })
+            }
+            ["openapi", document @ ..] => {
+                // Version 2 is asked for as protobuf first; told that there is none, clients do without.
+                let json =
+                    accept.is_empty() || accept.split(',').any(|offer| offer.contains("json") || offer.contains("*/*"));
+                if !json {
+                    return Err(not_acceptable());
+                }
+                let body = self.openapi(document).ok_or_else(Status::no_such_resource)?;
+                Ok(Answer::Bytes { code: 200, media: JSON, body })
+            }
+            _ => {
+                let aggregated = accept
+                    .split(',')
+                    .any(|offer| offer.contains("as=APIGroupDiscoveryList") && offer.contains("v=v2;"));
+                let media =
+                    if aggregated && matches!(parts.as_slice(), ["api"] | ["apis"]) { AGGREGATED } else { JSON };
+                let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
+                let body = to_bytes(&found.ok_or_else(Status::no_such_resource)?);
+                Ok(Answer::Bytes { code: 200, media, body })
+            }
         }
-        let aggregated = accept.split(',').any(|offer| offer.contains("as=APIGroupDiscoveryList"));
-        let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
-        found.map(|value| Answer::json(200, &value)).ok_or_else(Status::no_such_resource)
     }
 
     fn answer(self: &Arc<Self>, call: &Call, disturbance: Disturbance) -> Result<Answer, Status> {
-        let form = rendering(&call.accept)?;
+        if call.reaches_inside() {
+            return self.inside(call);
+        }
+        let form = rendering(&call.accept)?.including(call.parameter("includeObject"))?;
         let kind = &call.kind;
         let namespace = call.route.namespace.as_deref();
         match call.verb {
@@ -258,12 +298,12 @@ impl Server {
                 let request = ListRequest::read(&call.query, kind, true)?;
                 let lines = watch::open(self, kind, namespace, &request, form, disturbance)?;
                 let frames = lines.fuse().map(|line| Ok::<_, Infallible>(http_body::Frame::data(line)));
-                Ok(Answer::Stream(StreamBody::new(frames).boxed_unsync()))
+                Ok(Answer::Stream { media: JSON, body: StreamBody::new(frames).boxed_unsync() })
             }
             "list" => {
                 let request = ListRequest::read(&call.query, kind, false)?;
                 let body = self.enter().list(kind, namespace, &request, form)?;
-                Ok(Answer::Bytes { code: 200, body, warnings: Vec::new() })
+                Ok(Answer::Bytes { code: 200, media: JSON, body })
             }
             "deletecollection" => {
                 let request = ListRequest::read(&call.query, kind, false)?;
@@ -299,6 +339,26 @@ impl Server {
         }
     }
 
+    /// Logs, and what would need something that runs inside a pod.
+    fn inside(self: &Arc<Self>, call: &Call) -> Result<Answer, Status> {
+        let kind = &call.kind;
+        let stored = Arc::clone(self.enter().get(kind, call.namespace(), call.name())?);
+        let subresource = call.route.subresource.as_deref().unwrap_or_default();
+        if subresource != "log" {
+            return Err(inside::refuse(kind, call.name(), subresource));
+        }
+        if call.verb != "get" {
+            return Err(Status::method_not_allowed());
+        }
+        let request = LogRequest::read(call.name(), &call.query)?;
+        let (text, unfinished) = inside::read(&stored.value, &request, self.clock.now())?;
+        if request.follow && unfinished {
+            let lines = inside::follow(self, kind, &stored.value, request, text);
+            return Ok(Answer::Stream { media: "text/plain", body: StreamBody::new(lines).boxed_unsync() });
+        }
+        Ok(Answer::Bytes { code: 200, media: "text/plain", body: text.into() })
+    }
+
     /// Renders the answer and writes the journal.
     fn reply(
         &self,
@@ -313,20 +373,19 @@ impl Server {
             .err()
             .and_then(|status| status.details.as_ref())
             .map_or(0, |details| details.retry_after_seconds);
-        let (code, body, warnings) = match answer {
-            Ok(Answer::Stream(body)) => {
+        let (code, media, body, warnings) = match answer {
+            Ok(Answer::Stream { media, body }) => {
                 self.record(caller, verb, line, request, 200, Payload::Empty);
-                return respond(200, "application/json", body, &[], 0);
+                return respond(200, media, body, &[], 0);
             }
-            Ok(Answer::Bytes { code, body, warnings }) => (code, body, warnings),
+            Ok(Answer::Bytes { code, media, body }) => (code, media, body, Vec::new()),
             Ok(Answer::Object { code, kind, stored, rendering, warnings }) => {
-                (code, render(&kind, &stored, rendering), warnings)
+                (code, JSON, render(&kind, &stored, rendering, self.clock.now()), warnings)
             }
-            Err(status) => (status.code, to_bytes(&status.to_json()), Vec::new()),
+            Err(status) => (status.code, JSON, to_bytes(&status.to_json()), Vec::new()),
         };
         self.record(caller, verb, line, request, code, Payload::Bytes(body.clone()));
-        let kind = if &body[..] == b"ok" { "text/plain; charset=utf-8" } else { "application/json" };
-        respond(code, kind, Full::new(body).boxed_unsync(), &warnings, retry_after)
+        respond(code, media, Full::new(body).boxed_unsync(), &warnings, retry_after)
     }
 }
 
@@ -349,6 +408,14 @@ fn respond(code: u16, media: &'static str, body: Body, warnings: &[String], retr
 }
 
 impl Call {
+    fn reaches_inside(&self) -> bool {
+        match self.route.subresource.as_deref() {
+            Some("log" | "exec" | "attach" | "portforward") => self.kind.builtin == Builtin::Pod,
+            Some("proxy") => matches!(self.kind.builtin, Builtin::Pod | Builtin::Node | Builtin::Service),
+            _ => false,
+        }
+    }
+
     fn name(&self) -> &str {
         self.route.name.as_deref().unwrap_or_default()
     }
@@ -409,6 +476,14 @@ impl Call {
 
     fn json(&self) -> Result<Value, Status> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
+        let options = matches!(self.verb, "delete" | "deletecollection");
+        if media == "application/vnd.kubernetes.protobuf" && self.kind.custom() && !options {
+            return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]));
+        }
+        if media == "application/vnd.kubernetes.protobuf" {
+            return protobuf::decode(&self.body)
+                .map_err(|error| Status::bad_request(format!("error decoding body: {error}")));
+        }
         if !matches!(media, "" | "*/*" | "application/json" | "application/yaml" | "text/plain") {
             return Err(Status::unsupported_media_type(&[
                 "application/json",
@@ -447,6 +522,9 @@ impl Call {
 
     fn write(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
+        if kind.builtin == Builtin::Review {
+            return Ok(Answer::json(201, &review::answered(kind, namespace, self.json()?)?));
+        }
         let part = Part::of(self.route.subresource.as_deref())?;
         let unserved = match part {
             Part::Whole => false,

@@ -14,6 +14,7 @@ use crate::{
     ids::Ids,
     journal::{Journal, JournalEntry, Payload},
     kinds::{Kind, Registry},
+    openapi::Documents,
     resources::Resource,
     schema::cel::Evaluator,
     select::ListSelector,
@@ -49,6 +50,7 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     state: Mutex<State>,
     journal: Journal,
+    pub(crate) documents: Documents,
 }
 
 /// The mutable whole. `now` is the instant of the request at hand.
@@ -81,6 +83,7 @@ impl Server {
         Self {
             clock: options.clock.clone(),
             journal: Journal::new(options.journal_entries),
+            documents: Documents::default(),
             state: Mutex::new(state),
             options,
         }

@@ -20,6 +20,7 @@ use crate::{
     state::Server,
     status::Status,
     store::{Change, Event, Stored, to_bytes, watch_line},
+    table,
 };
 
 /// The genuine server sends a bookmark about once a minute.
@@ -128,7 +129,7 @@ impl Watcher {
                 sleep_until(until.min(self.deadline)).await;
             }
             if let Some(stored) = self.initial.pop_front() {
-                let line = watch_line("ADDED", &render(&self.kind, &stored, self.rendering));
+                let line = watch_line("ADDED", &render(&self.kind, &stored, self.rendering, self.server.clock.now()));
                 return Some((line, self));
             }
             if std::mem::take(&mut self.initial_end) {
@@ -221,9 +222,12 @@ impl Watcher {
             let mut value = (*previous.value).clone();
             value["metadata"]["resourceVersion"] = json!(event.version.to_string());
             let stored = Stored::new(value, event.version);
-            return Some(watch_line(change.text(), &render(&self.kind, &stored, self.rendering)));
+            return Some(watch_line(
+                change.text(),
+                &render(&self.kind, &stored, self.rendering, self.server.clock.now()),
+            ));
         }
-        Some(watch_line(change.text(), &render(&self.kind, &event.object, self.rendering)))
+        Some(watch_line(change.text(), &render(&self.kind, &event.object, self.rendering, self.server.clock.now())))
     }
 
     fn bookmark(&self, version: u64, initial_end: bool) -> Bytes {
@@ -237,6 +241,9 @@ impl Watcher {
         });
         if initial_end {
             object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        if let Rendering::Table(_) = self.rendering {
+            object = table::bookmark(&self.kind, object["metadata"].take(), self.server.clock.now());
         }
         watch_line("BOOKMARK", &to_bytes(&object))
     }

@@ -79,6 +79,12 @@ const ROWS: &[Row] = &[
     row("rbac.authorization.k8s.io", "rolebindings", "rolebinding", "RoleBinding", &[], "n", Builtin::Plain),
     row("rbac.authorization.k8s.io", "clusterroles", "clusterrole", "ClusterRole", &[], "", Builtin::Plain),
     row("rbac.authorization.k8s.io", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &[], "", Builtin::Plain),
+    row("authentication.k8s.io", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", &[], "", Builtin::Review),
+    row("authentication.k8s.io", "tokenreviews", "tokenreview", "TokenReview", &[], "", Builtin::Review),
+    row("authorization.k8s.io", "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview", &[], "n", Builtin::Review),
+    row("authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview", &[], "", Builtin::Review),
+    row("authorization.k8s.io", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview", &[], "", Builtin::Review),
+    row("authorization.k8s.io", "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview", &[], "", Builtin::Review),
     row("apiextensions.k8s.io", "customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition", &["crd", "crds"], "sg", Builtin::CustomResourceDefinition),
 ];
 

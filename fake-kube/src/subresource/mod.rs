@@ -2,6 +2,7 @@
 
 mod binding;
 mod eviction;
+pub(crate) mod inside;
 pub(crate) mod scale;
 
 pub(crate) use binding::set_condition;

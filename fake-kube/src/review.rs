@@ -1,0 +1,73 @@
+//! Questions about callers: who am I, and what may I do. Nothing is stored; everybody may do everything here, and the
+//! answers say so.
+
+use serde_json::{Value, json};
+
+use crate::{
+    kinds::Kind,
+    status::{FieldError, Status},
+};
+
+/// Whom the server takes every caller for: it asks nobody who they are.
+fn user() -> Value {
+    json!({ "username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"] })
+}
+
+/// The review with its answer.
+pub(crate) fn answered(kind: &Kind, namespace: &str, mut review: Value) -> Result<Value, Status> {
+    if !review.is_object() {
+        return Err(Status::bad_request("the request does not hold a review"));
+    }
+    let status = match kind.kind.as_str() {
+        "SelfSubjectReview" => json!({ "userInfo": user() }),
+        "TokenReview" => {
+            if review["spec"]["token"].as_str().unwrap_or_default().is_empty() {
+                let errors = [FieldError::required("spec.token", "")];
+                return Err(Status::invalid(kind, "", &errors));
+            }
+            json!({ "authenticated": true, "user": user() })
+        }
+        "SelfSubjectRulesReview" => {
+            if review["spec"]["namespace"].as_str().unwrap_or_default().is_empty() {
+                return Err(Status::bad_request("no namespace on request"));
+            }
+            json!({
+                "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
+                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
+                "incomplete": false,
+            })
+        }
+        _ => {
+            check_access(kind, namespace, &review)?;
+            json!({ "allowed": true, "reason": "this server does no authorization" })
+        }
+    };
+    review["apiVersion"] = json!(kind.api_version());
+    review["kind"] = json!(kind.kind);
+    if review["metadata"].is_null() {
+        review["metadata"] = json!({});
+    }
+    review["status"] = status;
+    Ok(review)
+}
+
+fn check_access(kind: &Kind, namespace: &str, review: &Value) -> Result<(), Status> {
+    let spec = &review["spec"];
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let mut errors = Vec::new();
+    if resource.is_object() == other.is_object() {
+        errors.push(FieldError::invalid(
+            "spec.resourceAttributes",
+            resource,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ));
+    }
+    if kind.namespaced && resource["namespace"] != namespace {
+        errors.push(FieldError::invalid(
+            "spec.resourceAttributes.namespace",
+            &resource["namespace"],
+            "must match metadata.namespace",
+        ));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(kind, "", &errors)) }
+}
