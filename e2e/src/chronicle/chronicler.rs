@@ -232,7 +232,7 @@ impl Chronicler {
         }
         state.pay_until(at_ms);
         // Summed up anew: adding and subtracting would leave a rest behind.
-        let sum = rounded(state.running.values().sum());
+        let sum = rounded(state.running.values().fold(0.0, |sum, price| sum + price));
         state.cost_now = sum;
         state.cost_peak = state.cost_peak.max(sum);
         state.cost.push(at_ms, sum);
