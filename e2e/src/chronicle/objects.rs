@@ -128,7 +128,9 @@ pub(super) fn node_phase(node: &Value, was_ready: bool) -> NodePhase {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
     match () {
         () if is_deleting(node) => NodePhase::Terminating,
-        () if taints.into_iter().flatten().any(|taint| taint["key"] == labels::DISRUPTED_TAINT_KEY) => NodePhase::Disrupted,
+        () if taints.into_iter().flatten().any(|taint| taint["key"] == labels::DISRUPTED_TAINT_KEY) => {
+            NodePhase::Disrupted
+        }
         () if node["spec"]["unschedulable"] == true => NodePhase::Cordoned,
         () if is_true(node, "Ready") => NodePhase::Ready,
         () if was_ready => NodePhase::NotReady,

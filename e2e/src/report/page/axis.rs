@@ -1,16 +1,41 @@
 //! The time axis of a timeline. Long stretches in which nothing changes are cut short, or else a quiet day would leave no
 //! room for the two minutes that matter; a cut is always drawn as one.
 
-/// A gap that is longer than this many times the width of a cut is cut.
-const CUT_FROM: f64 = 3.0;
-/// A cut is as wide as this part of the axis.
-const CUT_SHARE: f64 = 1.0 / 6.0;
+/// A gap is cut where it is longer than all shorter gaps together by this factor, and so are all that are longer still.
+const CUT_FROM: f64 = 2.5;
+/// Shorter gaps are never cut: nobody minds to see a boot in full.
+const CUT_FROM_MS: f64 = 60_000.0;
+/// Nothing is cut where less than this would be left.
+const LEFT_MS: f64 = 5_000.0;
+/// A cut is as wide as this part of all that is not cut, and all cuts together are no wider than this many times it.
+const CUT_SHARE: f64 = 0.2;
+const CUTS_SHARE: f64 = 0.6;
 /// No two ticks are closer, in pixels: the longest label is about as wide.
 const TICK_APART: f64 = 64.0;
 /// The steps between ticks, in milliseconds.
 const TICK_STEPS_MS: [u64; 22] = [
-    100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000,
-    3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000, 432_000_000,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    15_000,
+    30_000,
+    60_000,
+    120_000,
+    300_000,
+    600_000,
+    900_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+    10_800_000,
+    21_600_000,
+    43_200_000,
+    86_400_000,
+    432_000_000,
 ];
 
 /// A stretch of the axis.
@@ -37,14 +62,14 @@ impl Axis {
         let mut all: Vec<u64> = instants.into_iter().filter(|at| *at < end_ms).chain([0, end_ms]).collect();
         all.sort_unstable();
         all.dedup();
-        let cut_ms = cut_length_ms(&all);
+        let Cuts { from_ms, drawn_ms } = cuts(&all);
         let mut stretches: Vec<Stretch> = Vec::new();
         let mut position = 0.0;
         for pair in all.windows(2) {
             let length = (pair[1] - pair[0]) as f64;
-            let cut = length > CUT_FROM * cut_ms;
+            let cut = length >= from_ms;
             let from_x = position;
-            position += if cut { cut_ms } else { length };
+            position += if cut { drawn_ms } else { length };
             match stretches.last_mut().filter(|last| !cut && !last.cut) {
                 Some(last) => (last.to_ms, last.to_x) = (pair[1], position),
                 None => stretches.push(Stretch { from_ms: pair[0], to_ms: pair[1], from_x, to_x: position, cut }),
@@ -60,8 +85,8 @@ impl Axis {
     pub(super) fn x(&self, ms: u64) -> f64 {
         let stretch = self.stretches.iter().find(|stretch| ms <= stretch.to_ms).or(self.stretches.last());
         stretch.map_or(0.0, |stretch| {
-            let share = (ms.min(stretch.to_ms) - stretch.from_ms.min(ms)) as f64
-                / (stretch.to_ms - stretch.from_ms) as f64;
+            let share =
+                (ms.min(stretch.to_ms) - stretch.from_ms.min(ms)) as f64 / (stretch.to_ms - stretch.from_ms) as f64;
             stretch.from_x + share * (stretch.to_x - stretch.from_x)
         })
     }
@@ -93,26 +118,24 @@ impl Axis {
     }
 }
 
-/// How long a cut is drawn as, such that it takes its share of the axis; infinite where nothing is worth cutting.
-fn cut_length_ms(instants: &[u64]) -> f64 {
-    let gaps: Vec<f64> = instants.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
-    let mut drawn: f64 = gaps.iter().sum();
-    // Each round shortens the longest gaps; the shares settle after a few.
-    for _ in 0..64 {
-        let cut_ms = drawn * CUT_SHARE;
-        let whole = |gap: &&f64| **gap <= CUT_FROM * cut_ms;
-        let rest: f64 = gaps.iter().filter(whole).sum();
-        let cuts = gaps.iter().filter(|gap| !whole(gap)).count();
-        if cuts == 0 || rest == 0.0 {
-            return if rest == 0.0 { f64::INFINITY } else { cut_ms };
+/// Which gaps are cut, and how long a cut is drawn.
+struct Cuts {
+    from_ms: f64,
+    drawn_ms: f64,
+}
+
+fn cuts(instants: &[u64]) -> Cuts {
+    let mut gaps: Vec<f64> = instants.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+    gaps.sort_by(f64::total_cmp);
+    let mut shorter = 0.0;
+    for (index, gap) in gaps.iter().enumerate() {
+        if shorter >= LEFT_MS && *gap >= CUT_FROM_MS && *gap > CUT_FROM * shorter {
+            let number = (gaps.len() - index) as f64;
+            return Cuts { from_ms: *gap, drawn_ms: shorter * CUT_SHARE.min(CUTS_SHARE / number) };
         }
-        let next = rest + cuts as f64 * cut_ms;
-        if (drawn - next).abs() < 1.0 {
-            return cut_ms;
-        }
-        drawn = next;
+        shorter += gap;
     }
-    drawn * CUT_SHARE
+    Cuts { from_ms: f64::INFINITY, drawn_ms: 0.0 }
 }
 
 #[cfg(test)]
@@ -136,10 +159,25 @@ mod tests {
         let cuts: Vec<&Stretch> = axis.cuts().collect();
         assert_eq!(cuts.iter().map(|cut| (cut.from_ms, cut.to_ms)).collect::<Vec<_>>(), [(59 * SECOND, DAY)]);
         let width = cuts[0].to_x - cuts[0].from_x;
-        assert!((90.0..110.0).contains(&width), "{width}");
+        assert!((width - 100.0).abs() < 0.01, "a fifth of the rest is a sixth of the whole, not {width}");
         // The same second is as wide before the cut as after it.
         let (before, after) = (axis.x(10 * SECOND) - axis.x(0), axis.x(DAY + 10 * SECOND) - axis.x(DAY));
         assert!((before - after).abs() < 0.01 && before > 30.0, "{before} {after}");
+    }
+
+    #[test]
+    fn housekeeping_twice_an_hour_does_not_keep_a_quiet_day_long() {
+        let instants = (0..60).map(|second| second * SECOND).chain((1..48).map(|half_hour| half_hour * DAY / 48));
+        let axis = Axis::new(instants, DAY, 0.0, 600.0);
+        assert_eq!(axis.cuts().count(), 48);
+        assert!(axis.x(59 * SECOND) > 300.0, "{}", axis.x(59 * SECOND));
+    }
+
+    #[test]
+    fn a_boot_of_half_a_minute_is_not_cut() {
+        for instants in [[0, 1_000, 6_000, 10_000, 41_000, 44_000], [0, 20, 40, 60, 80, 40_000]] {
+            assert_eq!(Axis::new(instants, 56_000, 0.0, 600.0).cuts().count(), 0);
+        }
     }
 
     #[test]
@@ -148,7 +186,7 @@ mod tests {
         let axis = Axis::new(instants, 9_100_000, 50.0, 950.0);
         let xs: Vec<f64> = (0..=9_200_000).step_by(10_000).map(|ms| axis.x(ms)).collect();
         assert!(xs.windows(2).all(|pair| pair[0] <= pair[1]), "{xs:?}");
-        assert!(xs.iter().all(|x| (50.0..=950.0).contains(x)));
+        assert!(xs.iter().all(|x| (49.999..=950.001).contains(x)));
     }
 
     #[test]

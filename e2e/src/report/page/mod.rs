@@ -165,12 +165,7 @@ fn overview_row(out: &mut String, document: &Document, result: &ScenarioResult, 
         scenario.tags.join(" ")
     );
     verdict(out, result);
-    markup!(
-        out,
-        "</td><th role=\"rowheader\" scope=\"row\"><a href=\"#scenario-{}\">{}</a>",
-        index,
-        scenario.name
-    );
+    markup!(out, "</td><th role=\"rowheader\" scope=\"row\"><a href=\"#scenario-{}\">{}</a>", index, scenario.name);
     let plain: Vec<&String> = scenario.tags.iter().filter(|tag| !tag.contains('.')).collect();
     if !plain.is_empty() {
         out.push_str("<span class=\"tags\">");
@@ -239,7 +234,9 @@ fn filters(out: &mut String, document: &Document) {
             number
         );
     }
-    out.push_str("</fieldset>\n<label>Text <input type=\"search\" name=\"text\" placeholder=\"title, row, sentence\"></label>\n");
+    out.push_str(
+        "</fieldset>\n<label>Text <input type=\"search\" name=\"text\" placeholder=\"title, row, sentence\"></label>\n",
+    );
     out.push_str("<label>Tag <select name=\"tag\"><option value=\"\">any</option>");
     let tags: BTreeSet<&String> = document.scenarios.iter().flat_map(|result| &result.scenario.tags).collect();
     tags.iter().for_each(|tag| markup!(out, "<option value=\"{}\">@{}</option>", tag, tag));
@@ -250,4 +247,198 @@ fn filters(out: &mut String, document: &Document) {
          <output id=\"shown\" aria-live=\"polite\">{}</output>\n</form>\n",
         count(document.scenarios.len() as u64, "scenario", "scenarios")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chronicle::{
+        Chronicle, Count, Entered, Event, InstanceFacts, InstancePhase, Lane, PodFacts, PodPhase, StepSpan,
+    };
+    use crate::features::{Scenario, Step};
+    use crate::verdict::{Failure, Repeat, Verdict};
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    /// Ends a script, begins an element, ends an attribute.
+    const HOSTILE: &str = "</script></style></title><img src=x onerror='alert(1)'>\"&";
+
+    fn scenario() -> Scenario {
+        let step =
+            |text: &str| Step { keyword: "When".into(), text: text.into(), line: 3, docstring: None, table: vec![] };
+        Scenario {
+            feature: "F".into(),
+            name: "S".into(),
+            path: "x.feature".into(),
+            line: 2,
+            tags: vec![],
+            steps: vec![step("1m passes"), step("2m passes")],
+        }
+    }
+
+    fn passed() -> ScenarioResult {
+        ScenarioResult {
+            scenario: scenario(),
+            backend: "embedded".into(),
+            seed: 1,
+            verdict: Verdict::Passed,
+            virtual_s: 60.0,
+            wall_s: 0.1,
+            journal: Default::default(),
+            chronicle: Chronicle {
+                ended_ms: 180_000,
+                steps: vec![
+                    StepSpan { began_ms: 0, ended_ms: 60_000 },
+                    StepSpan { began_ms: 60_000, ended_ms: 180_000 },
+                ],
+                ..Chronicle::default()
+            },
+            repeat: None,
+        }
+    }
+
+    fn pod(name: &str, phases: &[(u64, PodPhase)]) -> Lane<PodFacts, PodPhase> {
+        let phases = phases.iter().map(|&(at_ms, phase)| Entered { at_ms, phase }).collect();
+        Lane { name: name.into(), group: "Deployment web".into(), facts: PodFacts::default(), phases }
+    }
+
+    fn page(results: Vec<ScenarioResult>) -> String {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        render(&Document::new(results, Duration::from_secs(1), at, vec!["test".into(), HOSTILE.into()]))
+    }
+
+    /// Every element is closed in its order; answers how often each is opened.
+    #[track_caller]
+    fn well_formed(page: &str) -> BTreeMap<String, usize> {
+        let (mut open, mut counts) = (Vec::new(), BTreeMap::new());
+        let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
+        let script = page.find("<script>").unwrap()..page.rfind("</script>").unwrap();
+        let markup =
+            format!("{}{}{}", &page[..style.start], &page[style.end + 8..script.start], &page[script.end + 9..]);
+        for piece in markup.split('<').skip(1) {
+            let (tag, _) = piece.split_once('>').unwrap_or_else(|| panic!("no end: {piece}"));
+            let name = tag.split([' ', '/', '\n']).find(|part| !part.is_empty()).unwrap_or_default();
+            match name {
+                "!DOCTYPE" | "meta" | "input" => {}
+                _ if tag.starts_with('/') => assert_eq!(open.pop().as_deref(), Some(name), "{piece}"),
+                _ => {
+                    *counts.entry(name.to_owned()).or_default() += 1;
+                    if !tag.ends_with('/') {
+                        open.push(name.to_owned());
+                    }
+                }
+            }
+        }
+        assert_eq!(open, Vec::<String>::new());
+        counts
+    }
+
+    #[test]
+    fn nothing_that_a_scenario_says_becomes_markup() {
+        let text = || HOSTILE.to_owned();
+        let mut result = passed();
+        let step = Step { keyword: text(), text: text(), line: 1, docstring: Some(text()), table: vec![vec![text()]] };
+        result.scenario = Scenario {
+            feature: text(),
+            name: text(),
+            path: text().into(),
+            line: 1,
+            tags: vec![format!("a.{HOSTILE}")],
+            steps: vec![step],
+        };
+        result.backend = text();
+        let failure = Failure { step: text(), message: text(), last_observed: Some(text()), timeline: vec![text()] };
+        result.verdict = Verdict::Failed(failure);
+        result.journal.entries = 1;
+        result.journal.calls.insert(text(), 1);
+        let repeat = Repeat { identical: false, journal: result.journal.clone(), first_difference: Some(text()) };
+        result.repeat = Some(repeat);
+        let chronicle = &mut result.chronicle;
+        chronicle.pods.seen = 1;
+        chronicle.pods.lanes.push(Lane { group: text(), ..pod(HOSTILE, &[(0, PodPhase::Pending)]) });
+        chronicle.instances.seen = 1;
+        chronicle.instances.lanes.push(Lane {
+            name: text(),
+            group: text(),
+            facts: InstanceFacts { instance_type: text(), zone: text(), ..InstanceFacts::default() },
+            phases: vec![Entered { at_ms: 0, phase: InstancePhase::Notice }],
+        });
+        let event =
+            Event { at_ms: 0, last_ms: 0, count: 1, kind: text(), reason: text(), object: text(), message: text() };
+        chronicle.events.push(event);
+        chronicle.left_out.insert(text(), 1);
+        let mut skipped = passed();
+        skipped.verdict = Verdict::Skipped { missing: text() };
+        let page = page(vec![result, skipped]);
+        let elements = well_formed(&page);
+        assert!(!elements.contains_key("img"), "{elements:?}");
+        assert_eq!((page.matches("</script>").count(), page.matches("</style>").count()), (1, 1));
+        assert!(page.matches("&lt;/script&gt;").count() > 30);
+    }
+
+    #[test]
+    fn a_run_without_scenarios_is_a_page_that_says_so() {
+        let page = page(vec![]);
+        well_formed(&page);
+        assert!(page.contains("<title>Trysquare: no scenario</title>") && page.contains("The run had no scenario."));
+    }
+
+    #[test]
+    fn each_verdict_stands_as_a_word_and_a_step_that_was_not_run_is_told() {
+        let mut failed = passed();
+        let step = "x.feature:3: When 1m passes".into();
+        failed.verdict = Verdict::Failed(Failure { step, message: "no".into(), last_observed: None, timeline: vec![] });
+        failed.chronicle.steps.truncate(1);
+        let mut skipped = passed();
+        skipped.verdict = Verdict::Skipped { missing: "quota".into() };
+        let page = page(vec![passed(), failed, skipped]);
+        well_formed(&page);
+        assert!(page.contains("1 passed, 1 failed, 1 skipped"));
+        for (verdict, word) in [("passed", "✓"), ("failed", "✕"), ("skipped", "–")] {
+            let badge =
+                format!("<span class=\"verdict {verdict}\"><span aria-hidden=\"true\">{word}</span> {verdict}</span>");
+            assert_eq!(page.matches(&badge).count(), 2, "in the table and at the scenario: {verdict}");
+        }
+        assert_eq!(page.matches("<tr class=\"failed\">").count(), 1);
+        assert_eq!(page.matches("<tr class=\"not-run\">").count(), 1);
+        assert!(page.contains("the backend lacks <b>quota</b>"));
+    }
+
+    #[test]
+    fn one_pod_is_one_lane_whose_bars_follow_the_axis() {
+        let mut result = passed();
+        result.chronicle.pods.seen = 1;
+        let phases = [(0, PodPhase::Pending), (45_000, PodPhase::Running), (90_000, PodPhase::Gone)];
+        result.chronicle.pods.lanes = vec![pod("default/web-1", &phases)];
+        let page = page(vec![result]);
+        well_formed(&page);
+        assert_eq!(page.matches("data-lane=\"pod\"").count(), 1);
+        // From 214 to 1148 for three minutes: a quarter of it for each phase, and nothing once it is gone.
+        assert!(page.contains("<rect class=\"waiting\" x=\"214\" y=\"65\" width=\"233.5\""), "{page}");
+        assert!(page.contains("<rect class=\"serving\" x=\"447.5\" y=\"65\" width=\"233.5\""));
+        assert!(page.contains("default/web-1: running from 45.0s for 45.0s"));
+    }
+
+    #[test]
+    fn a_thousand_pods_are_an_area_and_the_page_says_what_was_left_out() {
+        let mut result = passed();
+        let pods = &mut result.chronicle.pods;
+        pods.seen = 1_000;
+        pods.lanes = (0..24).map(|n| pod(&format!("default/web-{n}"), &[(0, PodPhase::Pending)])).collect();
+        let count = |at_ms, phases: &[(PodPhase, u64)]| Count { at_ms, phases: phases.iter().copied().collect() };
+        let counts = vec![
+            count(0, &[(PodPhase::Pending, 1_000)]),
+            count(90_000, &[(PodPhase::Pending, 250), (PodPhase::Running, 750)]),
+        ];
+        pods.counts.insert("Deployment web".into(), counts);
+        result.chronicle.left_out.insert("pods.lanes".into(), 976);
+        let page = page(vec![result]);
+        well_formed(&page);
+        assert_eq!(page.matches("data-lane=\"pod\"").count(), 0);
+        assert!(page.contains("data-area=\"pod\" data-name=\"Deployment web\" data-peak=\"1000\""));
+        // Three quarters of 44 pixels above the ground at 109 from the half of the time on.
+        assert!(page.contains("<polygon class=\"serving\" points=\"214,109 681,109 681,76 1148,76"), "{page}");
+        assert!(page.contains("976 of <code>pods.lanes</code>"));
+        assert!(page.len() < 60_000, "{}", page.len());
+    }
 }

@@ -4,10 +4,11 @@ use super::super::text::duration;
 use super::super::{Document, Outcome};
 use super::markup::markup;
 use super::timeline;
-use super::words::{instant, usd};
+use super::words::{count, instant, usd};
 use super::{rows, verdict};
 use crate::chronicle::{Chronicle, InstancePhase, Lane, Lanes, NodeClaimPhase, NodePhase, Phase, PodPhase, Stage};
 use crate::features::Step;
+use crate::recorder::JournalSummary;
 use crate::verdict::{Failure, ScenarioResult, Verdict};
 
 /// What colours, patterns and marks stand for, once for all timelines.
@@ -108,12 +109,12 @@ pub(super) fn render(out: &mut String, document: &Document, result: &ScenarioRes
 fn diagnosis(out: &mut String, failure: &Failure) {
     markup!(
         out,
-        "<div class=\"diagnosis\">\n<h4>Diagnosis</h4>\n<dl><dt>Step</dt><dd>{}</dd>\n<dt>Message</dt><dd class=\"message\">{}</dd>\n",
+        "<div class=\"diagnosis\">\n<h4>Diagnosis</h4>\n<dl><dt>Step</dt><dd>{}</dd>\n<dt>Message</dt><dd class=\"message\" tabindex=\"0\">{}</dd>\n",
         failure.step,
         failure.message
     );
     if let Some(observed) = &failure.last_observed {
-        markup!(out, "<dt>Last observed</dt><dd class=\"message\">{}</dd>\n", observed);
+        markup!(out, "<dt>Last observed</dt><dd class=\"message\" tabindex=\"0\">{}</dd>\n", observed);
     }
     out.push_str("</dl>\n");
     if !failure.timeline.is_empty() {
@@ -131,18 +132,20 @@ fn diagnosis(out: &mut String, failure: &Failure) {
 
 fn repeat(out: &mut String, result: &ScenarioResult) {
     let Some(repeat) = &result.repeat else { return };
-    let word = if repeat.identical { "identical" } else { "DIFFERENT" };
-    markup!(
-        out,
-        "<div class=\"repeat {}\"><p>Run twice: <b>{}</b>. First run {} requests <code>{}</code>, second run {} requests \
-         <code>{}</code>.</p>",
-        if repeat.identical { "same" } else { "differs" },
-        word,
-        result.journal.entries,
-        result.journal.sha256,
-        repeat.journal.entries,
-        repeat.journal.sha256
-    );
+    let of_run = |journal: &JournalSummary| count(journal.entries, "request", "requests");
+    if repeat.identical {
+        markup!(
+            out,
+            "<div class=\"repeat same\"><p>Run twice: <b>identical</b>, {} each. SHA-256 <code>{}</code></p>",
+            of_run(&repeat.journal),
+            repeat.journal.sha256
+        );
+    } else {
+        out.push_str("<div class=\"repeat differs\"><p>Run twice: <b>DIFFERENT</b>.</p>");
+        for (run, journal) in [("First", &result.journal), ("Second", &repeat.journal)] {
+            markup!(out, "<p>{} run: {}, SHA-256 <code>{}</code></p>", run, of_run(journal), journal.sha256);
+        }
+    }
     if let Some(difference) = &repeat.first_difference {
         markup!(out, "<p>They differ first at:</p><pre tabindex=\"0\">{}</pre>", difference);
     }
@@ -232,7 +235,13 @@ fn tables(out: &mut String, chronicle: &Chronicle) {
     lanes(out, "Instances", &chronicle.instances, &["Type", "Zone", "Capacity", "Price per hour", "Reason"], |lane| {
         let facts = &lane.facts;
         let price = facts.usd_per_hour.map_or_else(|| "–".into(), usd);
-        vec![facts.instance_type.clone(), facts.zone.clone(), facts.capacity_type.clone(), price, or_dash(&facts.state_reason)]
+        vec![
+            facts.instance_type.clone(),
+            facts.zone.clone(),
+            facts.capacity_type.clone(),
+            price,
+            or_dash(&facts.state_reason),
+        ]
     });
     lanes(out, "NodeClaims", &chronicle.node_claims, &["Type", "Zone", "Capacity", "Node", "Reason"], |lane| {
         let facts = &lane.facts;
@@ -245,12 +254,24 @@ fn tables(out: &mut String, chronicle: &Chronicle) {
     lanes(out, "Pods", &chronicle.pods, &["Owner", "Node"], |lane| vec![lane.group.clone(), or_dash(&lane.facts.node)]);
     let evictions = chronicle.evictions.iter().map(|eviction| {
         let granted = eviction.evicted_ms.map_or_else(|| "–".into(), instant);
-        vec![eviction.pod.clone(), instant(eviction.asked_ms), eviction.refusals.to_string(), granted, eviction.caller.clone()]
+        vec![
+            eviction.pod.clone(),
+            instant(eviction.asked_ms),
+            eviction.refusals.to_string(),
+            granted,
+            eviction.caller.clone(),
+        ]
     });
     table(out, "Evictions", &["Pod", "Asked", "Refusals", "Evicted", "By"], evictions);
     let calls = chronicle.calls.iter().map(|call| {
         let errors: Vec<String> = call.errors.iter().map(|(code, times)| format!("{times} × {code}")).collect();
-        vec![instant(call.at_ms), call.action.clone(), call.status.to_string(), call.objects.join(" "), errors.join(", ")]
+        vec![
+            instant(call.at_ms),
+            call.action.clone(),
+            call.status.to_string(),
+            call.objects.join(" "),
+            errors.join(", "),
+        ]
     });
     table(out, "Calls to AWS", &["At", "Action", "Status", "Objects", "Errors"], calls);
     let events = chronicle.events.iter().map(|event| {
@@ -289,7 +310,12 @@ fn table(out: &mut String, caption: &str, columns: &[&str], rows: impl Iterator<
     if rows.peek().is_none() {
         return;
     }
-    markup!(out, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\"><table class=\"facts\"><caption>{}</caption>", caption, caption);
+    markup!(
+        out,
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\"><table class=\"facts\"><caption>{}</caption>",
+        caption,
+        caption
+    );
     out.push_str("<thead><tr>");
     columns.iter().for_each(|column| markup!(out, "<th scope=\"col\">{}</th>", column));
     out.push_str("</tr></thead>\n<tbody>");

@@ -31,20 +31,32 @@ type Titled = (f64, String);
 pub(super) fn render(out: &mut String, chronicle: &Chronicle, title: &str, id: &str) {
     let axis = Axis::new(instants(chronicle), chronicle.ended_ms, LEFT, RIGHT);
     let mut body = String::new();
-    let mut drawing = Drawing { out: &mut body, axis: &axis, end_ms: chronicle.ended_ms, y: 46.0 };
+    let mut drawing = Drawing { out: &mut body, axis: &axis, end_ms: chronicle.ended_ms, y: steps_y(&axis) + 11.0 };
     drawing.lanes("pod", "Pods", &chronicle.pods, short_pod, |lane| {
         format!("{}, {}", lane.group, lane.facts.node.as_deref().unwrap_or("no node"))
     });
-    drawing.lanes("node-claim", "NodeClaims", &chronicle.node_claims, |lane| lane.name.clone(), |lane| {
-        let facts = &lane.facts;
-        let known = [&facts.instance_type, &facts.zone, &facts.capacity_type, &facts.node, &facts.reason];
-        known.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
-    });
-    drawing.lanes("node", "Nodes", &chronicle.nodes, |lane| first_label(&lane.name).to_owned(), |lane| {
-        let facts = &lane.facts;
-        let known = [&facts.instance_type, &facts.zone, &facts.capacity_type, &facts.instance];
-        known.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
-    });
+    drawing.lanes(
+        "node-claim",
+        "NodeClaims",
+        &chronicle.node_claims,
+        |lane| lane.name.clone(),
+        |lane| {
+            let facts = &lane.facts;
+            let known = [&facts.instance_type, &facts.zone, &facts.capacity_type, &facts.node, &facts.reason];
+            known.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
+        },
+    );
+    drawing.lanes(
+        "node",
+        "Nodes",
+        &chronicle.nodes,
+        |lane| first_label(&lane.name).to_owned(),
+        |lane| {
+            let facts = &lane.facts;
+            let known = [&facts.instance_type, &facts.zone, &facts.capacity_type, &facts.instance];
+            known.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
+        },
+    );
     let instance_label = |lane: &Lane<_, InstancePhase>| -> String {
         let facts: &crate::chronicle::InstanceFacts = &lane.facts;
         let price = facts.usd_per_hour.map(usd).unwrap_or_default();
@@ -105,17 +117,28 @@ fn instants(chronicle: &Chronicle) -> BTreeSet<u64> {
     all.extend(of_lanes(&chronicle.nodes));
     all.extend(of_lanes(&chronicle.instances));
     all.extend(chronicle.steps.iter().map(|step| step.began_ms));
-    all.extend(chronicle.evictions.iter().flat_map(|eviction| [Some(eviction.asked_ms), eviction.evicted_ms]).flatten());
+    all.extend(
+        chronicle.evictions.iter().flat_map(|eviction| [Some(eviction.asked_ms), eviction.evicted_ms]).flatten(),
+    );
     all.extend(chronicle.calls.iter().map(|call| call.at_ms));
     all.extend(chronicle.events.iter().map(|event| event.at_ms));
     all.extend(chronicle.cost.steps.iter().map(|step| step.at_ms));
     all
 }
 
+/// The line of the steps' numbers: below the lengths of the cuts, if there are any.
+fn steps_y(axis: &Axis) -> f64 {
+    if axis.cuts().next().is_some() { 46.0 } else { 30.0 }
+}
+
 /// The axis above and below, the cuts, and the begins of the steps.
 fn frame(out: &mut String, chronicle: &Chronicle, axis: &Axis, height: f64) {
-    let bottom = height - 16.0;
-    markup!(out, "<g class=\"axis\"><text x=\"0\" y=\"12\">virtual time</text><text x=\"0\" y=\"33\">steps</text>");
+    let (bottom, steps_y) = (height - 16.0, steps_y(axis));
+    markup!(
+        out,
+        "<g class=\"axis\"><text x=\"0\" y=\"12\">virtual time</text><text x=\"0\" y=\"{}\">steps</text>",
+        px(steps_y)
+    );
     for (at, x) in axis.ticks() {
         markup!(out, "<line x1=\"{}\" x2=\"{}\" y1=\"17\" y2=\"{}\"/>", px(x), px(x), px(bottom));
         // Labels at the edges stay inside the drawing.
@@ -127,7 +150,7 @@ fn frame(out: &mut String, chronicle: &Chronicle, axis: &Axis, height: f64) {
     out.push_str("</g>\n");
     for cut in axis.cuts() {
         let (width, middle) = (cut.to_x - cut.from_x, f64::midpoint(cut.from_x, cut.to_x));
-        let told = instant(cut.to_ms - cut.from_ms);
+        let told = tick((cut.to_ms - cut.from_ms) / 1_000 * 1_000);
         markup!(
             out,
             "<g class=\"cut\"><title>{} without a change, drawn short</title>\
@@ -137,22 +160,26 @@ fn frame(out: &mut String, chronicle: &Chronicle, axis: &Axis, height: f64) {
             px(width),
             px(bottom - 17.0)
         );
-        if width > told.len() as f64 * CHARACTER + 12.0 {
-            markup!(out, "<text x=\"{}\" y=\"12\" text-anchor=\"middle\">⋯ {} ⋯</text>", px(middle), told);
+        if width > (told.len() + 4) as f64 * CHARACTER {
+            markup!(out, "<text x=\"{}\" y=\"28\" text-anchor=\"middle\">⋯ {} ⋯</text>", px(middle), told);
         }
         out.push_str("</g>\n");
     }
     out.push_str("<g class=\"steps\">");
     for (x, label, told) in step_marks(chronicle, axis) {
+        let (beside, anchor) = if x > RIGHT - 24.0 { (x - 3.0, "end") } else { (x + 3.0, "start") };
         markup!(
             out,
-            "<g><title>{}</title><line x1=\"{}\" x2=\"{}\" y1=\"22\" y2=\"{}\"/>\
-             <text x=\"{}\" y=\"33\">{}</text></g>",
+            "<g><title>{}</title><line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text></g>",
             told,
             px(x),
             px(x),
+            px(steps_y - 11.0),
             px(bottom),
-            px(x + 3.0),
+            px(beside),
+            px(steps_y),
+            anchor,
             label
         );
     }
@@ -288,7 +315,7 @@ impl Drawing<'_> {
             return;
         }
         // Whatever happened is seen, however short it was.
-        let width = (to - from).max(1.0);
+        let width = (to - from).max(1.5);
         let word = entered.phase.name();
         markup!(
             self.out,
@@ -393,7 +420,12 @@ impl Drawing<'_> {
             (eviction.evicted_ms.unwrap_or(eviction.asked_ms), format!("{} {outcome}", eviction.pod))
         });
         let events = |kind: &str| -> Vec<(u64, String)> {
-            chronicle.events.iter().filter(|event| (event.kind == "Warning") == (kind == "Warning")).map(event_told).collect()
+            chronicle
+                .events
+                .iter()
+                .filter(|event| (event.kind == "Warning") == (kind == "Warning"))
+                .map(event_told)
+                .collect()
         };
         let terminates = |action: &str| action == "ec2:TerminateInstances";
         let others = |action: &str| !launches(action) && !terminates(action);
@@ -413,7 +445,7 @@ impl Drawing<'_> {
         self.y += 18.0;
         for (label, shape, _, marks) in rows.into_iter().filter(|(.., marks)| !marks.is_empty()) {
             self.text(0.0, self.y + 10.0, "label", label);
-            self.text(LEFT - 4.0, self.y + 10.0, "scale", &marks.len().to_string());
+            self.text(LEFT - 10.0, self.y + 10.0, "scale", &marks.len().to_string());
             for (x, number, title) in gathered(marks, self.axis) {
                 markup!(self.out, "<g class=\"mark\" data-marks=\"{}\" data-count=\"{}\">", shape, number);
                 markup!(self.out, "<title>{}</title>", title);
@@ -432,11 +464,32 @@ impl Drawing<'_> {
             all.join(" ")
         };
         match shape {
-            "launch" => markup!(self.out, "<polygon class=\"launch\" points=\"{}\"/>", points(&[(0.0, -5.0), (5.0, 4.0), (-5.0, 4.0)])),
-            "terminate" => markup!(self.out, "<polygon class=\"terminate\" points=\"{}\"/>", points(&[(0.0, 5.0), (5.0, -4.0), (-5.0, -4.0)])),
-            "notice" => markup!(self.out, "<path class=\"notice\" d=\"M{} {}v11M{} {}h7l-2 3 2 3h-7z\"/>", px(x), px(y - 5.0), px(x), px(y - 5.0)),
-            "evict" => markup!(self.out, "<path class=\"evict\" d=\"M{} {}l8 8m0 -8l-8 8\"/>", px(x - 4.0), px(y - 4.0)),
-            "warning" => markup!(self.out, "<polygon class=\"warning\" points=\"{}\"/>", points(&[(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)])),
+            "launch" => markup!(
+                self.out,
+                "<polygon class=\"launch\" points=\"{}\"/>",
+                points(&[(0.0, -5.0), (5.0, 4.0), (-5.0, 4.0)])
+            ),
+            "terminate" => markup!(
+                self.out,
+                "<polygon class=\"terminate\" points=\"{}\"/>",
+                points(&[(0.0, 5.0), (5.0, -4.0), (-5.0, -4.0)])
+            ),
+            "notice" => markup!(
+                self.out,
+                "<path class=\"notice\" d=\"M{} {}v11M{} {}h7l-2 3 2 3h-7z\"/>",
+                px(x),
+                px(y - 5.0),
+                px(x),
+                px(y - 5.0)
+            ),
+            "evict" => {
+                markup!(self.out, "<path class=\"evict\" d=\"M{} {}l8 8m0 -8l-8 8\"/>", px(x - 4.0), px(y - 4.0))
+            }
+            "warning" => markup!(
+                self.out,
+                "<polygon class=\"warning\" points=\"{}\"/>",
+                points(&[(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)])
+            ),
             _ => markup!(self.out, "<circle class=\"dot\" cx=\"{}\" cy=\"{}\" r=\"3\"/>", px(x), px(y)),
         }
     }
@@ -468,7 +521,8 @@ impl Drawing<'_> {
             let until_ms = cost.steps.get(index + 1).map_or(self.end_ms, |next| next.at_ms);
             let (from, to) = (self.axis.x(step.at_ms), self.axis.x(until_ms));
             line += &format!("H{}V{}", px(from), px(y(step.usd_per_hour)));
-            let told = format!("{} per hour from {} to {}", usd(step.usd_per_hour), instant(step.at_ms), instant(until_ms));
+            let told =
+                format!("{} per hour from {} to {}", usd(step.usd_per_hour), instant(step.at_ms), instant(until_ms));
             titles.push((from, to, (step.usd_per_hour, told)));
         }
         line += &format!("H{}", px(RIGHT));
