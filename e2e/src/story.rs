@@ -61,7 +61,7 @@ pub(crate) fn aws_write(call: &Call) -> Option<CloudCall> {
     Some(CloudCall {
         at_ms: 0,
         action: call.name.clone(),
-        caller: call.caller.clone(),
+        caller: call.caller.split(' ').next().unwrap_or_default().to_owned(),
         status: call.status,
         objects: chronicle::call_objects(asked.chain(answered).map(str::to_owned)),
         errors,

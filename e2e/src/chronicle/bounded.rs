@@ -28,10 +28,6 @@ impl<T> Ends<T> {
         self.last.push_back(entry);
     }
 
-    pub(super) fn newest(&self) -> Option<&T> {
-        self.last.back().or(self.first.last())
-    }
-
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -93,7 +89,6 @@ mod tests {
         assert_eq!((list.iter().copied().collect::<Vec<_>>(), list.lost()), (vec![1, 2, 3], 0));
         (4..=10).for_each(|n| list.push(n));
         assert_eq!((list.iter().copied().collect::<Vec<_>>(), list.lost()), (vec![1, 2, 9, 10], 6));
-        assert_eq!(list.newest(), Some(&10));
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Chronicler {
         }
         state.pay_until(at_ms);
         // Summed up anew: adding and subtracting would leave a rest behind.
-        let sum = rounded(state.running.values().sum());
+        let sum = rounded(state.running.values().fold(0.0, |sum, price| sum + price));
         state.cost_now = sum;
         state.cost_peak = state.cost_peak.max(sum);
         state.cost.push(at_ms, sum);
@@ -365,4 +365,154 @@ pub(crate) fn call_objects(objects: impl Iterator<Item = String>) -> Vec<String>
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn chronicler() -> Chronicler {
+        let chronicler = Chronicler::default();
+        chronicler.begin(Clock::virtual_from(at(0)));
+        chronicler
+    }
+
+    fn instance(id: &str, phase: InstancePhase, since: i64, price: f64) -> SeenInstance {
+        let facts = InstanceFacts { usd_per_hour: Some(price), ..InstanceFacts::default() };
+        SeenInstance { id: id.into(), phase, since: at(since), node_pool: Some("default".into()), facts }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cost_is_that_of_what_runs_from_running_to_shutting_down() {
+        use InstancePhase::{Notice, Pending, Running, ShuttingDown};
+        let chronicler = chronicler();
+        for (id, phase, since, price) in [
+            ("i-1", Pending, 0, 0.36),
+            ("i-1", Running, 10, 0.36),
+            ("i-2", Running, 20, 0.72),
+            ("i-1", Notice, 30, 0.99),
+            ("i-1", ShuttingDown, 40, 0.99),
+        ] {
+            chronicler.instance(&instance(id, phase, since, price));
+        }
+        tokio::time::advance(std::time::Duration::from_secs(60)).await;
+        let cost = chronicler.finish().cost;
+        let steps: Vec<(u64, f64)> = cost.steps.iter().map(|step| (step.at_ms, step.usd_per_hour)).collect();
+        assert_eq!(steps, [(10_000, 0.36), (20_000, 1.08), (40_000, 0.72)]);
+        assert_eq!(cost.peak_usd_per_hour, 1.08);
+        // 30 s at 36 cents an hour and 40 s at 72.
+        assert_eq!(cost.total_usd, 0.011);
+    }
+
+    fn eviction(status: u16, seconds: i64) -> Call {
+        Call {
+            at: at(seconds),
+            wire: Wire::Kube,
+            caller: "karpenter".into(),
+            name: "create pods/eviction".into(),
+            request: json!({"path": "/api/v1/namespaces/default/pods/web-1/eviction"}),
+            status,
+            response: Value::Null,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_eviction_that_is_refused_twice_and_then_granted_is_one_entry() {
+        let chronicler = chronicler();
+        for (status, seconds) in [(429, 1), (429, 6), (201, 16), (201, 17)] {
+            chronicler.call(&eviction(status, seconds));
+        }
+        let wanted = Eviction {
+            pod: "default/web-1".into(),
+            caller: "karpenter".into(),
+            asked_ms: 1_000,
+            refusals: 2,
+            evicted_ms: Some(16_000),
+        };
+        assert_eq!(chronicler.finish().evictions, [wanted]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_change_something_are_kept_with_their_outcome_and_others_are_not() {
+        let chronicler = chronicler();
+        let call = |name: &str, request: Value, response: &str| Call {
+            at: at(2),
+            wire: Wire::Aws,
+            caller: "sdk/1.0 lang/rust".into(),
+            name: name.into(),
+            request,
+            status: 200,
+            response: Value::String(response.into()),
+        };
+        let fleet = "<errorSet><item><errorCode>InsufficientInstanceCapacity</errorCode></item><item><errorCode>\
+                     InsufficientInstanceCapacity</errorCode></item></errorSet><fleetInstanceSet><item><instanceIds>\
+                     <item>i-1</item></instanceIds></item></fleetInstanceSet>";
+        chronicler.call(&call("ec2:DescribeInstances", json!({}), "<instanceId>i-1</instanceId>"));
+        chronicler.call(&call("ec2:CreateFleet", json!({"DryRun": "true"}), ""));
+        chronicler.call(&call("sqs:DeleteMessage", json!({}), ""));
+        chronicler.call(&call("ec2:CreateFleet", json!({"Type": "instant"}), fleet));
+        chronicler.call(&call(
+            "ec2:TerminateInstances",
+            json!({"InstanceId.1": "i-1"}),
+            "<instanceId>i-1</instanceId>",
+        ));
+        let told: Vec<(String, Vec<String>, BTreeMap<String, u64>)> =
+            chronicler.finish().calls.into_iter().map(|call| (call.action, call.objects, call.errors)).collect();
+        let errors = BTreeMap::from([("InsufficientInstanceCapacity".to_owned(), 2)]);
+        assert_eq!(
+            told,
+            [
+                ("ec2:CreateFleet".into(), vec!["i-1".into()], errors),
+                ("ec2:TerminateInstances".into(), vec!["i-1".into()], BTreeMap::new()),
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_repeats_is_one_entry_and_those_of_others_are_none() {
+        let chronicler = chronicler();
+        let event = |component: &str, count: u64| {
+            json!({
+                "type": "Warning", "reason": "FailedScheduling", "message": "no", "count": count,
+                "involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"},
+                "reportingComponent": component,
+            })
+        };
+        chronicler.event(Sighting::Added, &event("karpenter", 1));
+        chronicler.event(Sighting::Added, &event("default-scheduler", 1));
+        tokio::time::advance(std::time::Duration::from_secs(7)).await;
+        chronicler.event(Sighting::Modified, &event("karpenter", 2));
+        let events = chronicler.finish().events;
+        assert_eq!(events.len(), 1);
+        assert_eq!((events[0].at_ms, events[0].last_ms, events[0].count), (0, 7_000, 2));
+        assert_eq!(events[0].object, "Pod/default/a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_repeats_for_a_month_stays_small() {
+        let chronicler = chronicler();
+        let event = |number: u64| {
+            json!({
+                "type": "Normal", "reason": "R", "message": number.to_string(), "reportingComponent": "karpenter",
+                "involvedObject": {"kind": "Node", "name": "n"},
+            })
+        };
+        for number in 0..10_000_u32 {
+            let since = i64::from(number) * 260;
+            chronicler.event(Sighting::Added, &event(number.into()));
+            let phase = if number % 2 == 0 { InstancePhase::Running } else { InstancePhase::Stopped };
+            chronicler.instance(&instance("i-1", phase, since, 0.1));
+        }
+        let chronicle = chronicler.finish();
+        let size = serde_json::to_string(&chronicle).unwrap().len();
+        assert!(size < 100_000, "{size}");
+        let left_out: Vec<&str> = chronicle.left_out.keys().map(String::as_str).collect();
+        assert_eq!(left_out, ["cost.steps", "events", "instances.lanes.phases"]);
+        assert_eq!(chronicle.events.len() as u64 + chronicle.left_out["events"], 10_000);
+    }
 }

@@ -94,7 +94,6 @@ impl Instances {
                 zone: instance.zone.clone(),
                 capacity_type: instance.capacity_type.name().to_owned(),
                 usd_per_hour,
-                node_claim: instance.tags.get("karpenter.sh/nodeclaim").cloned(),
                 state_reason: instance.state_reason.as_ref().map(|(code, _)| code.clone()),
             },
         }

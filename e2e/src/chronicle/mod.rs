@@ -297,8 +297,6 @@ pub struct InstanceFacts {
     pub capacity_type: String,
     /// Its price when it was first seen, in US dollars per hour. Absent where it has none.
     pub usd_per_hour: Option<f64>,
-    /// The NodeClaim that its tags name.
-    pub node_claim: Option<String>,
     /// EC2's code for why it stopped or ended.
     pub state_reason: Option<String>,
 }
@@ -325,7 +323,7 @@ pub struct CloudCall {
     pub at_ms: u64,
     /// The service and action, such as `ec2:CreateFleet`.
     pub action: String,
-    /// Who asked: the client's user agent.
+    /// Who asked: the first word of the client's user agent.
     pub caller: String,
     /// The HTTP status of the answer; 0 where no answer came.
     pub status: u16,

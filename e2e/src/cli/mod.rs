@@ -4,6 +4,7 @@ mod interrupt;
 mod list;
 mod output;
 mod serve;
+mod report;
 mod steps;
 mod test;
 
@@ -51,6 +52,8 @@ enum Command {
     Test(test::Arguments),
     /// Serves the embedded cluster on sockets, for kubectl, the AWS CLI and boto3.
     Serve(serve::Arguments),
+    /// Writes report.html and junit.xml anew from the report.json of a run.
+    Report(report::Arguments),
     /// Lists scenarios with their tags.
     List(list::Arguments),
     /// Lists the sentences that scenarios may use.
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Test(arguments) => test::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
