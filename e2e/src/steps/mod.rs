@@ -11,6 +11,7 @@ mod nodes;
 mod operations;
 mod pools;
 mod resilience;
+mod spread;
 mod stage;
 mod time;
 mod workloads;
@@ -77,10 +78,11 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 11] = [
+        let groups: [(&'static str, Register); 12] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
+            ("spread", spread::register),
             ("nodes", nodes::register),
             ("capacity", capacity::register),
             ("disruption", disruption::register),
