@@ -12,6 +12,7 @@ mod nodes;
 mod operations;
 mod pools;
 mod resilience;
+mod spread;
 mod stage;
 mod time;
 mod workloads;
@@ -82,6 +83,7 @@ impl Vocabulary {
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
+            ("spread", spread::register),
             ("nodes", nodes::register),
             ("capacity", capacity::register),
             ("disruption", disruption::register),
