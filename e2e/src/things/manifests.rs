@@ -52,13 +52,14 @@ impl World {
     pub async fn apply(&self, object: DynamicObject) -> anyhow::Result<DynamicObject> {
         let types = object.types.clone().context("the object has no apiVersion and kind")?;
         let kind = kube::core::GroupVersionKind::try_from(&types)?;
-        let (resource, capabilities) =
-            kube::discovery::pinned_kind(&self.kube(), &kind).await.map_err(|error| match error {
-                kube::Error::Discovery(_) => {
-                    anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version)
-                }
-                other => other.into(),
-            })?;
+        let no_matches = || anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version);
+        let found = kube::discovery::pinned_kind(&self.kube(), &kind).await;
+        let (resource, capabilities) = found.map_err(|error| match error {
+            kube::Error::Discovery(_) => no_matches(),
+            // Not even the group is known.
+            kube::Error::Api(status) if status.is_not_found() => no_matches(),
+            other => other.into(),
+        })?;
         let api: Api<DynamicObject> = match capabilities.scope {
             Scope::Cluster => Api::all_with(self.kube(), &resource),
             Scope::Namespaced => {
