@@ -444,7 +444,11 @@ impl Args {
             ("aws-feature-gates", self.aws_feature_gates.as_deref().is_some_and(|text| text.contains("=true"))),
         ];
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
-        gates.chain(flags.map(|(flag, _)| format!("--{flag} is not supported yet and has no effect"))).collect()
+        let flags = flags.map(|(flag, _)| format!("--{flag} is not supported yet and has no effect"));
+        let queue = self.interruption_queue.as_deref().filter(|queue| queue.contains(':'));
+        let queue =
+            queue.map(|queue| format!("--interruption-queue is the queue's name, not its ARN or URL such as {queue}"));
+        gates.chain(flags).chain(queue).collect()
     }
 }
 

@@ -128,6 +128,8 @@ struct Record {
     timeline: VecDeque<String>,
     removals: Vec<PodRemoval>,
     taints: BTreeSet<(String, String)>,
+    /// Who wrote objects, by resource and name, with namespaces where they have one.
+    writers: BTreeMap<String, BTreeSet<String>>,
     terminations: Vec<String>,
 }
 
@@ -221,6 +223,12 @@ impl Recorder {
         self.record().taints.contains(&(node.to_owned(), taint.to_owned()))
     }
 
+    /// The clients that created, changed or deleted an object, such as `nodes/a` or `deployments/default/web`, its
+    /// subresources included.
+    pub fn writers(&self, object: &str) -> BTreeSet<String> {
+        self.record().writers.get(object).cloned().unwrap_or_default()
+    }
+
     /// The story so far, oldest first.
     pub fn timeline(&self) -> Vec<String> {
         self.record().timeline.iter().cloned().collect()
@@ -261,6 +269,9 @@ impl Record {
             return;
         }
         let verb = call.name.split(' ').next().unwrap_or_default();
+        if let Some(object) = written_object(verb, call) {
+            self.writers.entry(object).or_default().insert(call.caller.clone());
+        }
         let removal = |pod: &str, eviction| PodRemoval {
             at: call.at,
             caller: call.caller.clone(),
@@ -296,6 +307,28 @@ impl Record {
         }
         self.timeline.push_back(format!("{} {source:<10} {}", at.strftime("%H:%M:%S%.3f"), text.trim_end()));
     }
+}
+
+/// The object that a request to the API server writes: those of the kinds that steps ask about.
+fn written_object(verb: &str, call: &Call) -> Option<String> {
+    const ASKED_ABOUT: [&str; 4] = ["nodes", "nodeclaims", "deployments", "replicasets"];
+    if !matches!(verb, "create" | "patch" | "update" | "delete") {
+        return None;
+    }
+    let parts = call.path_parts();
+    let kind_at = parts.iter().position(|part| ASKED_ABOUT.contains(part))?;
+    let namespace = match parts.get(..kind_at) {
+        Some([.., "namespaces", namespace]) => format!("{namespace}/"),
+        _ => String::new(),
+    };
+    let name = match parts.get(kind_at + 1) {
+        Some(name) => (*name).to_owned(),
+        None => {
+            let answer: Value = serde_json::from_str(call.response.as_str().unwrap_or_default()).unwrap_or_default();
+            answer.pointer("/metadata/name")?.as_str()?.to_owned()
+        }
+    };
+    Some(format!("{}/{namespace}{name}", parts[kind_at]))
 }
 
 /// A tracing layer that sends the log of whatever runs on this thread to a recorder.

@@ -387,7 +387,7 @@ impl Control {
 
     /// Messages in a queue: visible, in flight, delayed.
     pub fn queue_counts(&self, name: &str) -> Option<(usize, usize, usize)> {
-        self.0.locked(|cloud, now| cloud.queues.get(name).map(|queue| queue.counts(now)))
+        self.0.locked(|cloud, now| cloud.queues.get_mut(name).map(|queue| queue.counts(now)))
     }
 }
 

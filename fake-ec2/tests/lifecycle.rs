@@ -225,6 +225,16 @@ async fn a_hidden_message_returns_after_its_timeout_with_a_new_handle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_past_its_retention_is_not_counted_although_nobody_receives() {
+    let account = Account::new();
+    account.ec2.cloud().send_raw_message("demo", "old").unwrap();
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(account.ec2.cloud().queue_counts("demo"), Some((1, 0, 0)));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(account.ec2.cloud().queue_counts("demo"), Some((0, 0, 0)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_made_over_the_wire_feed_their_queue() {
     let account = Account::new();
     let url = account.sqs("CreateQueue", json!({"QueueName": "mine"})).await["QueueUrl"].clone();

@@ -6,7 +6,7 @@ Feature: The first node
     And the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool.yaml" is applied
 
-  @essential @provisioning.ten-500m-pods-one-node @provisioning.fleet-called-directly @provisioning.spot-price-capacity-optimized
+  @essential @deployment.seed-pool-and-class-accepted @provisioning.ten-500m-pods-one-node @provisioning.fleet-called-directly @provisioning.spot-price-capacity-optimized
   Scenario: Ten nginx pods of 500m share one spot node of about eight vCPUs
     When the manifest "nginx.yaml" is applied
     Then exactly 1 NodeClaim is launched within 1m
@@ -17,12 +17,21 @@ Feature: The first node
     And all 10 pods of Deployment "nginx" run on that node within 60s of the launch
     And exactly 1 CreateFleet call of type "instant" asked for 1 spot instance with strategy "price-capacity-optimized"
     And exactly 1 NodeClaim exists within 1s
+    And condition "Ready" of EC2NodeClass "default" is "True"
+    And condition "Ready" of NodePool "default" is "True"
 
-  @essential @provisioning.launched-log-line
-  Scenario: A launch is told in the log with type and zone
+  @essential @provisioning.launched-log-line @operations.provisioning-log-trail
+  Scenario: The way of a node is told in the log, its launch with type and zone
     When the manifest "nginx.yaml" is applied
-    Then exactly 1 NodeClaim is launched within 1m
+    Then all 10 pods of Deployment "nginx" are Running within 3m
     And the controller logs "launched nodeclaim" with the provider-id, instance-type, zone, capacity-type and allocatable of the instance
+    And the controller logs in this order
+      | found provisionable pod(s)                |
+      | computed new nodeclaim(s) to fit pod(s)   |
+      | created nodeclaim                         |
+      | launched nodeclaim                        |
+      | registered nodeclaim                      |
+      | initialized nodeclaim                     |
 
   @essential @provisioning.pending-pod-creates-node
   Scenario: One pod that fits nowhere gets a node of its pool

@@ -39,15 +39,3 @@ Feature: Restarts lose nothing
     When the instance is terminated through the EC2 API
     Then all 10 pods of Deployment "nginx" are Running on another node within 10m
     And exactly 1 NodeClaim exists within 5m
-
-  @lifecycle.node-role-not-mapped
-  Scenario: A node whose role the cluster does not admit never joins, and is given up after fifteen minutes
-    Given the node role has neither access entry nor aws-auth mapping
-    When the manifest "nginx.yaml" is applied
-    Then exactly 1 NodeClaim is launched within 1m
-    And condition "Registered" of the NodeClaim is "Unknown" with reason "NodeNotFound" within 2m
-    When 12m passes
-    Then the NodeClaim still exists
-    And the NodeClaim is deleted within 4m
-    When the node role is given an access entry
-    Then all 10 pods of Deployment "nginx" are Running within 20m

@@ -124,7 +124,7 @@ fn tell(context: &Context, snapshot: &Snapshot, schedule: &Schedule, took: Durat
         // Beyond upstream: a pod that waits because no NodePool is ready is told so too.
         let is_told = reason.is_told() || matches!(reason, Unschedulable::NoNodePools);
         let Some(pod) = snapshot.pods.get(name).filter(|_| is_told) else { continue };
-        let explanation = reason.explain().map(|text| format!(" ({text})")).unwrap_or_default();
+        let explanation = explanation(schedule, reason).map(|text| format!(" ({text})")).unwrap_or_default();
         let message = format!("Failed to schedule pod, {reason}{explanation}");
         let event = Event::warning(pod_reference(pod), "FailedScheduling", message);
         context.events.publish(event.dedupe([pod.uid.as_str()]).window(Duration::from_secs(300)));
@@ -157,6 +157,17 @@ fn tell(context: &Context, snapshot: &Snapshot, schedule: &Schedule, took: Durat
     }
 }
 
+/// What the facts say beyond upstream's words: of the pod, or of the pools where none of them could take part.
+fn explanation(schedule: &Schedule, reason: &Unschedulable) -> Option<String> {
+    if *reason != Unschedulable::NoTemplates {
+        return reason.explain();
+    }
+    let of_pools = schedule.pools_left_out.iter();
+    let sentences: Vec<String> =
+        of_pools.filter_map(|(pool, why)| Some(format!("NodePool {pool}: {}", why.explain()?))).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
 fn tell_left_out(context: &Context, snapshot: &Snapshot, name: &str, reason: &PoolLeftOut) {
     match reason {
         PoolLeftOut::Static | PoolLeftOut::Deleting => {}
@@ -164,7 +175,7 @@ fn tell_left_out(context: &Context, snapshot: &Snapshot, name: &str, reason: &Po
             tracing::error!(controller = "provisioner", NodePool = %name, "ignoring nodepool, not ready");
         }
         PoolLeftOut::NoInstanceTypes => tracing::info!(controller = "provisioner", NodePool = %name, "{reason}"),
-        PoolLeftOut::NoCompatibleInstanceTypes { min_values } => {
+        PoolLeftOut::NoCompatibleInstanceTypes { min_values, unavailable: _ } => {
             tracing::info!(controller = "provisioner", NodePool = %name, "{reason}");
             let Some(pool) = snapshot.pools.get(name) else { return };
             let why = if min_values.is_some() { " due to minValues incompatibility" } else { "" };

@@ -143,6 +143,8 @@ impl Cloud for FakeCloud {
         let instance = |instance: fake_ec2::Instance| Instance {
             id: instance.id,
             image_name: names.get(&instance.image_id).cloned().unwrap_or_default(),
+            image_id: instance.image_id,
+            security_groups: instance.security_groups.into_iter().map(|(_, name)| name).collect(),
             instance_type: instance.instance_type.to_owned(),
             zone: instance.zone,
             subnet: instance.subnet_id,
@@ -216,6 +218,13 @@ impl Cloud for FakeCloud {
         ];
         self.ec2.cloud().set_tags(&instance, tags)?;
         Ok(instance)
+    }
+
+    async fn tag_subnet_in(&self, zone: &str, key: &str, value: &str) -> anyhow::Result<()> {
+        let subnets = self.ec2.cloud().subnets();
+        let subnet = subnets.iter().find(|subnet| subnet.zone == zone);
+        let subnet = subnet.with_context(|| format!("there is no subnet in {zone}"))?;
+        Ok(self.ec2.cloud().set_tags(&subnet.id, [(key, value)])?)
     }
 
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ pub use fake::FakeCloud;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An EC2 instance, as far as scenarios ask.
 #[derive(Clone, Debug)]
@@ -15,12 +15,16 @@ pub struct Instance {
     pub id: String,
     /// Such as `m5.large`.
     pub instance_type: String,
+    /// The id of its image.
+    pub image_id: String,
     /// The name of its image, such as `amazon-eks-node-al2023-x86_64-standard-1.36-v20251217`.
     pub image_name: String,
     /// The zone's name.
     pub zone: String,
     /// Where it runs.
     pub subnet: String,
+    /// The names of its security groups.
+    pub security_groups: BTreeSet<String>,
     /// `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
     pub state: String,
     /// Whether it was bought on the spot market.
@@ -111,6 +115,9 @@ pub trait Cloud {
     /// Launches an on-demand m5.large as the Auto Scaling group of a managed node group does: with the tags of both, a role
     /// that the cluster admits, and user data that joins it.
     async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String>;
+
+    /// Sets a tag on the subnet in a zone.
+    async fn tag_subnet_in(&self, zone: &str, key: &str, value: &str) -> anyhow::Result<()>;
 
     /// Sets a tag on every subnet of the cluster.
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()>;

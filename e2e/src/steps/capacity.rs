@@ -32,6 +32,40 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+    steps.add("the instance is running", |world, _| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            ensure!(instance.state == "running", "it is {}", instance.state);
+            Ok(())
+        })
+    });
+    steps.add("the instance has the security groups {string}", |world, arguments| {
+        Box::pin(async move {
+            let instance = world.subject_instance().await?;
+            let wanted: BTreeSet<String> = arguments.text(0).split(", ").map(str::to_owned).collect();
+            ensure!(instance.security_groups == wanted, "it has {:?}", instance.security_groups);
+            Ok(())
+        })
+    });
+    steps.add(
+        "the instance carries the names of its node, NodeClaim and cluster {string} as tags",
+        |world, arguments| {
+            Box::pin(async move {
+                let (node, claim) = (world.subject_node_name().await?, world.subject().await?.node_claim);
+                let instance = world.subject_instance().await?;
+                let wanted = [
+                    ("Name", node.as_str()),
+                    ("karpenter.sh/nodeclaim", &claim),
+                    ("eks:eks-cluster-name", arguments.text(0)),
+                ];
+                for (key, value) in wanted {
+                    let found = instance.tags.get(key);
+                    ensure!(found.is_some_and(|found| found == value), "{key} is {found:?}");
+                }
+                Ok(())
+            })
+        },
+    );
     steps.add("the name of the instance's image ends in {string}", |world, arguments| {
         Box::pin(async move {
             let instance = world.subject_instance().await?;

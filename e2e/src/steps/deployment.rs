@@ -1,15 +1,18 @@
 //! How the controller is deployed: its settings, its place, the CRDs, and node groups that are not its own.
 
 use super::Vocabulary;
+use crate::backend::CONTROLLER;
 use crate::eventually::Seen;
 use crate::things::is_ready;
 use crate::world::World;
 use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What belongs to Karpenter on a Node that is none of its own.
@@ -46,6 +49,28 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world.backend().place_controller(&node);
             world.backend().kill_controller(0).await?;
             world.backend().start_controller(0).await
+        })
+    });
+    steps.add("the controller runs on the node of managed node group {string}", |world, arguments| {
+        Box::pin(async move {
+            let node = group_node(world, arguments.text(0)).await?.context("the group has no node")?.name_any();
+            world.backend().place_controller(&node);
+            world.backend().kill_controller(0).await?;
+            world.backend().start_controller(0).await
+        })
+    });
+    steps.add("the controller wrote no Deployment and no ReplicaSet", |world, _| {
+        Box::pin(async move {
+            let deployments = world.list::<Deployment>().await?.into_iter().map(|d| ("deployments", d.metadata));
+            let sets = world.list::<ReplicaSet>().await?.into_iter().map(|set| ("replicasets", set.metadata));
+            for (resource, meta) in deployments.chain(sets) {
+                let object =
+                    format!("{resource}/{}/{}", meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
+                let writers = world.recorder().writers(&object);
+                ensure!(!writers.is_empty(), "nobody is known to have written {object}");
+                ensure!(!by_controller(&writers), "{object} was written by {writers:?}");
+            }
+            Ok(())
         })
     });
     steps.add("the CRDs are not installed", |world, _| {
@@ -123,8 +148,8 @@ async fn group_node(world: &World, group: &str) -> anyhow::Result<Option<Node>> 
     Ok(nodes.into_iter().find(of_instance))
 }
 
-/// The node and its instance are as the node group made them: the controller owns no field of the Node, has put nothing of
-/// its own on it, and no NodeClaim speaks of the instance.
+/// The node and its instance are as the node group made them: the controller has not written the Node, nothing of its own is
+/// on it, and no NodeClaim speaks of the instance.
 async fn untouched(world: &World, group: &str) -> anyhow::Result<()> {
     // Twice the interval of garbage collection.
     world.pass(Duration::from_secs(240)).await;
@@ -135,9 +160,9 @@ async fn untouched(world: &World, group: &str) -> anyhow::Result<()> {
     ensure!(of_ours.is_empty(), "instance {id} has the tags {of_ours:?}");
     let node = group_node(world, group).await?.context("the node is gone")?;
     ensure!(node.metadata.deletion_timestamp.is_none(), "the node is being deleted");
-    let managers: Vec<&str> = node.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
-    ensure!(!managers.is_empty(), "the API server tells no managers of the node's fields");
-    ensure!(!managers.contains(&crate::backend::CONTROLLER), "fields of the node were written by {managers:?}");
+    let writers = world.recorder().writers(&format!("nodes/{}", node.name_any()));
+    ensure!(!writers.is_empty(), "nobody is known to have written the node");
+    ensure!(!by_controller(&writers), "the node was written by {writers:?}");
     let keys = node.labels().keys().chain(node.annotations().keys()).chain(node.finalizers());
     let taints = node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten().map(|taint| &taint.key);
     let of_ours: Vec<&String> = keys.chain(taints).filter(|key| key.contains(KARPENTER)).collect();
@@ -147,4 +172,8 @@ async fn untouched(world: &World, group: &str) -> anyhow::Result<()> {
         ensure!(!provider_id.ends_with(id), "NodeClaim {} speaks of it", claim.name_any());
     }
     Ok(())
+}
+
+fn by_controller(writers: &BTreeSet<String>) -> bool {
+    writers.iter().any(|writer| writer.starts_with(CONTROLLER))
 }

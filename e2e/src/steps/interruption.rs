@@ -87,10 +87,11 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the interruption queue is created", |world, _| {
         Box::pin(async move { world.cloud().have_queue(true).await })
     });
-    steps.add("no call of {word} was made", |world, arguments| {
+    steps.add("no call of {word} was made by the controller", |world, arguments| {
         Box::pin(async move {
             let calls = world.cloud().calls().await?;
-            let count = calls.iter().filter(|call| call.name.starts_with(arguments.text(0))).count();
+            let service = format!("{}:", arguments.text(0));
+            let count = calls.iter().filter(|call| call.name.starts_with(&service)).count();
             ensure!(!calls.is_empty() && count == 0, "{count} of {} calls were", calls.len());
             Ok(())
         })
@@ -142,18 +143,19 @@ pub(super) fn register(steps: &mut Vocabulary) {
         |world, arguments| {
             Box::pin(async move {
                 let (allowed, name) = (arguments.integer(0), arguments.text(1));
-                let wanted = world.replicas(name).await?;
                 let reclaim = world.moment(Moment::Notice)?.checked_add(jiff::SignedDuration::from_secs(120))?;
                 let left = Duration::try_from(reclaim.duration_since(world.now()))
                     .context("the reclaim has passed already")?;
                 // Up to the reclaim, not through it: from then on the pods are gone with their instance.
-                crate::eventually::throughout(left.saturating_sub(Duration::from_secs(1)), async || {
-                    let pods = world.pods_of_deployment(name).await?;
-                    let running = pods.iter().filter(|pod| is_running(pod)).count();
-                    ensure!(running + allowed >= wanted, "at {} only {running} of {wanted} pods run", world.now());
-                    Ok(())
-                })
-                .await
+                at_most_missing(world, left.saturating_sub(Duration::from_secs(1)), allowed, name).await
+            })
+        },
+    );
+    steps.add(
+        "at no time within {duration} is more than {integer} pod(s) of Deployment {string} missing",
+        |world, arguments| {
+            Box::pin(async move {
+                at_most_missing(world, arguments.duration(0), arguments.integer(1), arguments.text(2)).await
             })
         },
     );
@@ -169,6 +171,17 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+}
+
+async fn at_most_missing(world: &World, limit: Duration, allowed: usize, deployment: &str) -> anyhow::Result<()> {
+    let wanted = world.replicas(deployment).await?;
+    crate::eventually::throughout(limit, async || {
+        let pods = world.pods_of_deployment(deployment).await?;
+        let running = pods.iter().filter(|pod| is_running(pod)).count();
+        ensure!(running + allowed >= wanted, "at {} only {running} of {wanted} pods run", world.now());
+        Ok(())
+    })
+    .await
 }
 
 async fn send(world: &World, detail_type: &str, source: &str, detail: Value) -> anyhow::Result<()> {

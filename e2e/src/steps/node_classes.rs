@@ -18,6 +18,9 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the security group carries the discovery tag with value {string}", |world, arguments| {
         Box::pin(async move { world.cloud().tag_security_group(DISCOVERY, arguments.text(0)).await })
     });
+    steps.add("the subnet in zone {string} carries the discovery tag with value {string}", |world, arguments| {
+        Box::pin(async move { world.cloud().tag_subnet_in(arguments.text(0), DISCOVERY, arguments.text(1)).await })
+    });
     steps.add("images of release {string} are published", |world, arguments| {
         Box::pin(async move { world.cloud().release_images(arguments.text(0)).await })
     });
@@ -26,11 +29,17 @@ pub(super) fn register(steps: &mut Vocabulary) {
             async move { class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), None).await },
         )
     });
+    steps.add("condition {string} of EC2NodeClass {string} is {string} with reason {string}", |world, arguments| {
+        Box::pin(async move {
+            let why = Some((arguments.text(3), None));
+            class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), why).await
+        })
+    });
     steps.add(
         "condition {string} of EC2NodeClass {string} is {string} with reason {string} and message {string}",
         |world, arguments| {
             Box::pin(async move {
-                let why = Some((arguments.text(3), arguments.text(4)));
+                let why = Some((arguments.text(3), Some(arguments.text(4))));
                 class_condition(world, arguments.text(1), arguments.text(0), arguments.text(2), why).await
             })
         },
@@ -77,12 +86,14 @@ async fn class_condition(
     name: &str,
     kind: &str,
     status: &str,
-    why: Option<(&str, &str)>,
+    why: Option<(&str, Option<&str>)>,
 ) -> anyhow::Result<()> {
     let class = class(world, name).await?;
     let found =
         condition(&class, kind).with_context(|| format!("there is no such condition: {}", conditions_of(&class)))?;
-    let as_said = why.is_none_or(|(reason, message)| found.reason == reason && found.message == message);
+    let as_said = why.is_none_or(|(reason, message)| {
+        found.reason == reason && message.is_none_or(|message| found.message == message)
+    });
     ensure!(found.status.as_str() == status && as_said, "{}", conditions_of(&class));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Vocabulary;
 use crate::eventually::Seen;
-use crate::things::{has_taint, is_ready};
+use crate::things::{describe, has_taint, is_ready};
 use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
 use controller_api::NodeClaim;
@@ -116,6 +116,18 @@ pub(super) fn register(steps: &mut Vocabulary) {
         })
     });
     steps.add("the pods left the node by eviction", |world, _| Box::pin(async move { left_by_eviction(world).await }));
+    steps.add("the pods left the node by eviction within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let node = world.subject_node_name().await?;
+            world
+                .eventually("no pod of a workload is on the node", arguments.duration(0), async || {
+                    let pods = world.workload_pods_on(&node).await?;
+                    Ok(Seen::when(pods.is_empty(), (), || describe(&pods)))
+                })
+                .await?;
+            left_by_eviction(world).await
+        })
+    });
     steps.add("event {string} is published on the node", |world, arguments| {
         Box::pin(async move {
             let node = world.subject_node_name().await?;

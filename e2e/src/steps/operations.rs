@@ -1,6 +1,7 @@
 //! What an operator reads: log, events, metrics.
 
 use super::Vocabulary;
+use super::stage::refused;
 use crate::eventually::Seen;
 use crate::recorder::LogLine;
 use crate::things::NAMESPACE;
@@ -109,7 +110,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
     );
     steps.add("changing {string} of the manifest {string} to {string} is refused with {string}", |world, arguments| {
         Box::pin(async move {
-            refused(world, arguments.text(1), arguments.text(0), arguments.text(2), arguments.text(3)).await
+            let change = (arguments.text(0), arguments.text(2));
+            refused(world.apply_changed(arguments.text(1), &[change]).await, arguments.text(3))
         })
     });
     steps.add("changing {string} of the manifest {string} to {string} is accepted", |world, arguments| {
@@ -129,6 +131,31 @@ pub(super) fn register(steps: &mut Vocabulary) {
         Box::pin(async move {
             let labels = [("nodepool", arguments.text(1)), ("resource_type", arguments.text(2))];
             metric(world, arguments.text(0), &labels, arguments.number(3)).await
+        })
+    });
+    steps.add("metric {string} with message_type {string} is {number}", |world, arguments| {
+        Box::pin(async move {
+            metric(world, arguments.text(0), &[("message_type", arguments.text(1))], arguments.number(2)).await
+        })
+    });
+    steps.add("metric {string} with code {string} is at least {number}", |world, arguments| {
+        Box::pin(async move {
+            let sum = metric_sum(world, arguments.text(0), &[("code", arguments.text(1))]).await?;
+            ensure!(sum >= arguments.number(2), "it is {sum}");
+            Ok(())
+        })
+    });
+    steps.add("the controller logs in this order", |world, arguments| {
+        Box::pin(async move {
+            let wanted: Vec<&String> = arguments.table.iter().flatten().collect();
+            ensure!(!wanted.is_empty(), "the step has no table of sentences");
+            let logs = world.recorder().logs();
+            let mut lines = logs.iter();
+            for sentence in wanted {
+                let told = lines.any(|line| line.message == *sentence);
+                ensure!(told, "{sentence:?} is not in the log, or not after the sentences before it");
+            }
+            Ok(())
         })
     });
     steps.add("metric {string} with reason {string} is {number}", |world, arguments| {
@@ -176,16 +203,4 @@ async fn metric_sum(world: &World, name: &str, labels: &[(&str, &str)]) -> anyho
         series.map(|line| number(line).with_context(|| format!("no number in {line:?}"))).collect::<Result<_, _>>()?;
     ensure!(!values.is_empty(), "there is no such series");
     Ok(values.iter().sum())
-}
-
-/// Applies a manifest with one field changed and expects the API server to refuse it.
-async fn refused(world: &World, file: &str, path: &str, value: &str, message: &str) -> anyhow::Result<()> {
-    match world.apply_changed(file, &[(path, value)]).await {
-        Ok(()) => anyhow::bail!("it was accepted"),
-        Err(error) => {
-            let told = format!("{error:#}");
-            ensure!(told.contains(message), "it was refused with: {told}");
-            Ok(())
-        }
-    }
 }

@@ -37,6 +37,15 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world.apply_text(text).await
         })
     });
+    steps.add("the objects are refused with {string}", |world, arguments| {
+        Box::pin(async move {
+            let text = arguments.docstring.as_deref().context("the step has no text with objects")?;
+            refused(world.apply_text(text).await, arguments.text(0))
+        })
+    });
+    steps.add("the manifest {string} is refused with {string}", |world, arguments| {
+        Box::pin(async move { refused(world.apply_file(arguments.text(0)).await, arguments.text(1)) })
+    });
     steps.add("{integer} objects exist", |world, arguments| {
         Box::pin(async move {
             // Of several kinds, since the order within each is what a hash map would shuffle. None asks for a node: the
@@ -47,6 +56,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+}
+
+/// The API server refused, and said this.
+pub(super) fn refused(outcome: anyhow::Result<()>, message: &str) -> anyhow::Result<()> {
+    let Err(error) = outcome else { bail!("it was accepted") };
+    let told = format!("{error:#}");
+    ensure!(told.contains(message), "it was refused with: {told}");
+    Ok(())
 }
 
 fn object(index: usize) -> String {

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -28,6 +28,41 @@ pub(super) fn register(steps: &mut Vocabulary) {
                      containers:\n      - name: main\n        image: agent\n        resources: {{requests: {{cpu: {cpu}}}}}\n"
                 ))
                 .await
+        })
+    });
+    steps.add("pod {string} is deleted", |world, arguments| {
+        Box::pin(async move {
+            world.api::<Pod>().delete(arguments.text(0), &DeleteParams::default()).await?;
+            Ok(())
+        })
+    });
+    steps.add("pod {string} is gone within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let name = arguments.text(0);
+            world
+                .eventually(&format!("pod {name} is gone"), arguments.duration(1), async || {
+                    let pod = world.api::<Pod>().get_opt(name).await?;
+                    Ok(Seen::when(pod.is_none(), (), || describe(&Vec::from_iter(pod))))
+                })
+                .await
+        })
+    });
+    steps.add("{integer} pods that ask for {quantity} CPU are created, one every {duration}", |world, arguments| {
+        Box::pin(async move {
+            for index in 0..arguments.integer(0) {
+                world.create_pod(&format!("one-of-many-{index:03}"), arguments.text(1)).await?;
+                world.pass(arguments.duration(2)).await;
+            }
+            Ok(())
+        })
+    });
+    steps.add("the pod of DaemonSet {string} is Pending", |world, arguments| {
+        Box::pin(async move {
+            let pods = world.pods_of_daemon_set(arguments.text(0)).await?;
+            // A DaemonSet's pod names its node in an affinity of its own and waits for room there.
+            let waits = pods.len() == 1 && pods.iter().all(is_pending);
+            ensure!(waits, "{}", describe(&pods));
+            Ok(())
         })
     });
     steps.add("Deployment {string} is deleted", |world, arguments| {

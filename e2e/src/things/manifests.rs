@@ -78,8 +78,11 @@ async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<()> {
 async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<DynamicObject> {
     let types = object.types.clone().context("the object has no apiVersion and kind")?;
     let kind = kube::core::GroupVersionKind::try_from(&types)?;
+    let no_matches = || anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version);
     let (resource, capabilities) = kube::discovery::pinned_kind(kube, &kind).await.map_err(|error| match error {
-        kube::Error::Discovery(_) => anyhow!("no matches for kind {:?} in version {:?}", types.kind, types.api_version),
+        kube::Error::Discovery(_) => no_matches(),
+        // Not even the group is known.
+        kube::Error::Api(status) if status.is_not_found() => no_matches(),
         other => other.into(),
     })?;
     let api: Api<DynamicObject> = match capabilities.scope {

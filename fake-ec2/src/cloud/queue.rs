@@ -164,7 +164,8 @@ impl Queue {
     }
 
     /// Visible, in flight and delayed messages.
-    pub(crate) fn counts(&self, now: Timestamp) -> (usize, usize, usize) {
+    pub(crate) fn counts(&mut self, now: Timestamp) -> (usize, usize, usize) {
+        self.expire(now);
         let visible = self.order.iter().take_while(|(visible_at, _)| *visible_at <= now).count();
         let in_flight = self.in_flight(now);
         (visible, in_flight, self.messages.len() - visible - in_flight)

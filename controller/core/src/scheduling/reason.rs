@@ -136,8 +136,23 @@ pub enum PoolLeftOut {
     NoCompatibleInstanceTypes {
         /// Set when that is for want of different values.
         min_values: Option<MinValuesUnmet>,
+        /// Whether types meet the requirements, of which none can be had now.
+        unavailable: bool,
     },
 }
+
+impl PoolLeftOut {
+    /// A sentence of our own where the facts say more than upstream's words.
+    pub fn explain(&self) -> Option<&'static str> {
+        match self {
+            Self::NoCompatibleInstanceTypes { unavailable: true, .. } => Some(UNAVAILABLE),
+            _ => None,
+        }
+    }
+}
+
+/// Of types that would do.
+const UNAVAILABLE: &str = "types would do, but none of them can be had now in the zones and markets allowed.";
 
 impl Unschedulable {
     /// Whether the pod should get an event about it.
@@ -172,7 +187,7 @@ impl Refusal {
                 Some(format!("{}.", lacking.collect::<Vec<_>>().join(", ")))
             }
             Self::InstanceTypes(none) if none.min_values.is_none() && none.met.requirements_and_fits => {
-                Some("types would do, but none of them can be had now in the zones and markets allowed.".to_owned())
+                Some(UNAVAILABLE.to_owned())
             }
             Self::Spread(unsatisfiable) => Some(unsatisfiable.explain()),
             Self::HostPort | Self::Requirements(_) | Self::InstanceTypes(_) => None,

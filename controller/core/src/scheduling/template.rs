@@ -62,7 +62,9 @@ impl<'a> Template<'a> {
         let compatible: Vec<&Arc<InstanceType>> = pool.instance_types.iter().filter(meets).collect();
         let min_values = unmet_min_values(&requirements, &compatible, settings);
         if compatible.is_empty() || min_values.is_some() {
-            return Err(PoolLeftOut::NoCompatibleInstanceTypes { min_values });
+            let unavailable =
+                compatible.is_empty() && pool.instance_types.iter().any(|t| t.requirements.intersects(&requirements));
+            return Err(PoolLeftOut::NoCompatibleInstanceTypes { min_values, unavailable });
         }
         let daemons: Vec<&Pod> = daemons.iter().filter(|daemon| tolerates_pool(daemon, pool)).collect();
         let mut groups: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
