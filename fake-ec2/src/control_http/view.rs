@@ -7,13 +7,13 @@ use crate::journal::JournalEntry;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(super) fn state(cloud: &Cloud, now: Timestamp, faults: usize) -> Value {
-    let queues: Vec<Value> = cloud
-        .queues
-        .iter()
-        .map(|(name, queue)| {
-            let (visible, in_flight, delayed) = queue.counts(now);
-            let url = cloud.queue_url(name);
+pub(super) fn state(cloud: &mut Cloud, now: Timestamp, faults: usize) -> Value {
+    let counts = cloud.queues.iter_mut().map(|(name, queue)| (name.clone(), queue.counts(now)));
+    let counts: Vec<_> = counts.collect();
+    let queues: Vec<Value> = counts
+        .into_iter()
+        .map(|(name, (visible, in_flight, delayed))| {
+            let url = cloud.queue_url(&name);
             json!({"name": name, "url": url, "visible": visible, "inFlight": in_flight, "delayed": delayed})
         })
         .collect();
