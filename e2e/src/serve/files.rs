@@ -55,15 +55,6 @@ pub(super) fn base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// A kubeconfig for the one cluster. Any token serves: there is no authentication.
-pub(super) fn kubeconfig(url: &str, authority: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: trysquare\ncontexts:\n- name: trysquare\n  context:\n    \
-         cluster: trysquare\n    user: trysquare\nclusters:\n- name: trysquare\n  cluster:\n    server: {url}\n    \
-         certificate-authority-data: {authority}\nusers:\n- name: trysquare\n  user:\n    token: trysquare\n"
-    )
-}
-
 /// The files of a running server. They go with it.
 pub(super) struct Files {
     endpoints: Endpoints,
@@ -142,15 +133,5 @@ mod tests {
     fn a_path_with_spaces_and_quotes_survives_the_shell() {
         assert_eq!(quoted("/home/a/k"), "/home/a/k");
         assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
-    }
-
-    #[test]
-    fn the_kubeconfig_is_one_that_clients_read() {
-        let text = kubeconfig("https://127.0.0.1:7443", &base64("PEM"));
-        let parsed = kube::config::Kubeconfig::from_yaml(&text).unwrap();
-        assert_eq!(parsed.current_context.as_deref(), Some("trysquare"));
-        let cluster = parsed.clusters[0].cluster.as_ref().unwrap();
-        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:7443"));
-        assert_eq!(cluster.certificate_authority_data.as_deref(), Some("UEVN"));
     }
 }

@@ -102,6 +102,7 @@ pub async fn run(
     });
     tell_writes(&cluster, &recorder, options.tell_everything);
     let mut parts = cluster.start(&recorder)?;
+    let kubeconfig = certificate.kubeconfig(&url);
     let kube = cluster.kube.clone();
     parts.spawn_local(async move { Ok(kube.serve(kube_listener, &certificate).await?) });
     let ec2 = cluster.ec2.clone();
@@ -109,7 +110,6 @@ pub async fn run(
     if let Some(folder) = &options.manifests {
         manifests::apply_folder(&cluster.client("trysquare"), folder).await?;
     }
-    let kubeconfig = files::kubeconfig(&url, &authority);
     let goodbye = CancellationToken::new();
     let mut controller = JoinSet::new();
     let mut metrics_url = None;
