@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/trysquare/targ
 TRYSQUARE = $(CARGO_TARGET_DIR)/debug/trysquare
 
 ##@ Using it
-.PHONY: demo test e2e build
+.PHONY: demo test e2e clients-test build
 demo: build ## Build, run the @essential scenarios on the embedded backend, print the results
 	$(TRYSQUARE) test --tags @essential
 
@@ -18,6 +18,10 @@ test: first-build ## Every test: units, contracts, scenarios (no cluster, no acc
 
 e2e: build ## Every scenario on the embedded backend
 	$(TRYSQUARE) test
+
+clients-test: ## fake-ec2 as boto3 and the AWS command line see it (needs tools/python-requirements.txt)
+	cargo build --package fake-ec2 --bin fake-ec2
+	FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 python3 -m pytest -p no:cacheprovider fake-ec2/tests/clients
 
 build: first-build ## The trysquare program
 	cargo build --package e2e --bin trysquare

@@ -145,14 +145,25 @@ fn start_long(folder: &Folder, arguments: &[&str]) -> (Child, u32) {
 
 #[test]
 fn help_has_examples_and_fits_into_a_hundred_columns() {
-    for arguments in [&["--help"][..], &["test", "--help"], &["list", "--help"], &["steps", "--help"]] {
-        let ended = in_repository(arguments);
-        ended.says(0, &["Usage: trysquare"]);
+    for command in [
+        "",
+        "test",
+        "list",
+        "steps",
+        "cloud",
+        "interrupt",
+        "rebalance",
+        "terminate",
+        "exhaust",
+        "restore",
+        "completions",
+    ] {
+        let ended =
+            in_repository(&[command, "--help"].iter().copied().filter(|part| !part.is_empty()).collect::<Vec<_>>());
+        ended.says(0, &["Usage: trysquare", "Examples", "Exit codes: 0 "]);
         let wide: Vec<&str> = ended.out.lines().filter(|line| line.chars().count() > 100).collect();
         assert!(wide.is_empty(), "{wide:?}");
     }
-    in_repository(&["--help"]).says(0, &["Examples:", "Exit codes: 0 all passed"]);
-    in_repository(&["test", "--help"]).says(0, &["Examples:", "Exit codes: 0 all passed"]);
     in_repository(&["--version"]).says(0, &["trysquare "]);
     in_repository(&["steps"]).says(0, &["{duration} passes"]);
 }
@@ -556,4 +567,59 @@ fn a_task_that_is_none_is_refused_by_the_scenarios_process() {
         .unwrap();
     program.stdin.take().unwrap().write_all(b"{}\n").unwrap();
     Ended::from(program.wait_with_output().unwrap()).says(2, &["no task on standard input"]);
+}
+
+#[test]
+fn each_scenario_is_listed_with_its_rows_and_what_they_need() {
+    let text = "@essential\nFeature: Nodes come\n  @provisioning.pending-pod-creates-node\n  Scenario: First\n    When 1m passes\n";
+    let folder = Folder::with("x.feature", text);
+    let listed = folder.run(&["list", "x.feature"]);
+    listed.says(0, &["Nodes come", "x.feature:4", "@essential @provisioning.pending-pod-creates-node", "1 scenario\n"]);
+    // As the catalogue has it.
+    listed.says(0, &["  kubelet scheduler\n"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.run(&["list", "x.feature", "--format", "json"]).out).unwrap();
+    assert_eq!(json[0]["rows"], serde_json::json!(["provisioning.pending-pod-creates-node"]));
+    assert_eq!(json[0]["needs"], serde_json::json!(["kubelet", "scheduler"]));
+    assert_eq!(json[0]["name"], "First");
+}
+
+#[test]
+fn the_rows_of_the_catalogue_say_whether_a_scenario_covers_them() {
+    let text = "Feature: F\n  @provisioning.pending-pod-creates-node\n  Scenario: First\n    When 1m passes\n";
+    let folder = Folder::with("x.feature", text);
+    let catalogue = include_str!("../../features/behaviours.yaml");
+    let rows = catalogue.lines().filter(|line| line.starts_with("- id:")).count();
+    let summary = format!("{rows} rows: 1 covered, {} not covered\n", rows - 1);
+    folder.run(&["list", "x.feature", "--rows"]).says(0, &[&summary, "not covered"]);
+    let name = ["list", "x.feature", "--rows", "--name", "pending-pod-creates"];
+    folder.run(&name).says(0, &["core   1 scenario", "1 row: 1 covered, 0 not covered\n"]);
+    folder.run(&["list", "x.feature", "--rows", "--tags", "@covered"]).says(0, &["1 row: 1 covered, 0 not covered\n"]);
+    let tags = ["list", "x.feature", "--rows", "--tags", "@provisioning.only-unschedulable-pods", "--format", "json"];
+    let json: serde_json::Value = serde_json::from_str(&folder.run(&tags).out).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 1);
+    assert_eq!((&json[0]["covered"], &json[0]["level"]), (&serde_json::json!(false), &serde_json::json!("core")));
+    assert_eq!(json[0]["needs"], serde_json::json!(["scheduler"]));
+}
+
+#[test]
+fn steps_are_found_by_words() {
+    in_repository(&["steps", "PASSES"]).says(0, &["time\n  {duration} passes\n"]);
+    let both = in_repository(&["steps", "manifest", "applied"]);
+    both.says(0, &["the manifest {string} is applied"]);
+    assert!(!both.out.contains("{duration} passes"), "{both:?}");
+    in_repository(&["steps", "zeppelin"]).says(1, &["no sentence holds \"zeppelin\"", "trysquare steps"]);
+}
+
+#[test]
+fn completions_are_scripts_that_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = in_repository(&["completions", shell]);
+        ended.says(0, &["interrupt", "exhaust", "completions", "endpoint-url"]);
+    }
+    let script = in_repository(&["completions", "bash"]).out;
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(bash.wait().unwrap().success(), "bash reads it without complaint");
+    in_repository(&["completions", "tcsh"]).says(2, &["possible values: bash, zsh, fish"]);
 }

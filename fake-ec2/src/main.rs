@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -87,14 +88,11 @@ enum Format {
 
 /// A release names its commit in the environment of its build; any other build does not pretend to know.
 fn version() -> &'static str {
-    match option_env!("TRYSQUARE_COMMIT") {
-        Some(commit) if !commit.is_empty() => concat_version(commit),
-        _ => env!("CARGO_PKG_VERSION"),
-    }
-}
-
-fn concat_version(commit: &str) -> &'static str {
-    Box::leak(format!("{} ({commit})", env!("CARGO_PKG_VERSION")).into_boxed_str())
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        option_env!("TRYSQUARE_COMMIT").map_or_else(|| version.into(), |commit| format!("{version} ({commit})"))
+    });
+    &VERSION
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

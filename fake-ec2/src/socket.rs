@@ -17,11 +17,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Sleep;
 
 /// The longest request head. A GET carries its whole form in it, and AWS's own endpoints take some 16 KiB.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -46,6 +50,8 @@ pub struct SocketOptions {
     pub head_timeout: Duration,
     /// For a request's whole body.
     pub body_timeout: Duration,
+    /// For a client to take the next part of an answer; one that has stopped reading is let go.
+    pub answer_timeout: Duration,
     /// Further host names under which the control API answers: those of a container or a service. Loopback names and
     /// the address a client has connected to are always good.
     pub control_hosts: Vec<String>,
@@ -57,6 +63,7 @@ impl Default for SocketOptions {
             max_connections: 512,
             head_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
+            answer_timeout: Duration::from_secs(60),
             control_hosts: Vec::new(),
         }
     }
@@ -131,6 +138,7 @@ impl Server {
         // An answer is written at once; waiting to join it with a next one costs a client 40 ms.
         let _ = stream.set_nodelay(true);
         let head_timeout = self.options.head_timeout;
+        let stream = Patient { stream, patience: self.options.answer_timeout, waiting: None };
         let service = service_fn(move |request| {
             let server = self.clone();
             async move { server.answer(local, request).await }
@@ -183,5 +191,43 @@ impl Server {
             Ok(Err(_)) => Err(Unreadable::too_large()),
             Err(_) => Err(Unreadable::too_slow()),
         }
+    }
+}
+
+/// A connection whose writes wait only so long for the other side to read.
+struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
+            self.waiting = None;
+            return Poll::Ready(written);
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -10,7 +10,7 @@ const VPCS: &str = "Action=DescribeVpcs&Version=2016-11-15";
 
 fn hasty() -> SocketOptions {
     let timeout = Duration::from_millis(200);
-    SocketOptions { head_timeout: timeout, body_timeout: timeout, ..SocketOptions::default() }
+    SocketOptions { head_timeout: timeout, body_timeout: timeout, answer_timeout: timeout, ..SocketOptions::default() }
 }
 
 fn lost(action: &str, outcome: Outcome) -> FaultRule {
@@ -133,6 +133,17 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
     drop(first);
     assert_eq!(third.answer().await.status, 200);
     drop(second);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_is_let_go() {
+    let served = Served::with(SocketOptions { max_connections: 1, ..hasty() }).await;
+    let mut deaf = served.connect().await;
+    // Far more than the buffers of both ends hold: some 30 KiB for each of these.
+    let question = "GET /?Action=DescribeInstanceTypes&Version=2016-11-15 HTTP/1.1\r\nhost: ec2\r\n\r\n";
+    deaf.write(&question.repeat(2_000)).await;
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.status, 200, "its place is free again");
+    assert!(deaf.rest().await.matches("HTTP/1.1 200 OK").count() < 2_000);
 }
 
 #[tokio::test]

@@ -1,17 +1,22 @@
 //! The command line. Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.
 
+mod cloud;
+mod completions;
 mod interrupt;
 mod list;
 mod output;
-mod serve;
 mod report;
+mod rows;
+mod serve;
 mod steps;
+mod table;
 mod test;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use output::{print, print_json, tell};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// Everything that was asked for held.
 pub(crate) const PASSED: u8 = 0;
@@ -29,14 +34,17 @@ Examples:
   trysquare test features/interruption         one capability
   trysquare test --name 'ten nginx' --twice    proves that the run repeats to the byte
   trysquare list --tags 'not @slow'            which scenarios there are
+  trysquare list --rows                        which documented behaviours have one
   trysquare steps                              the sentences a scenario may use
+  trysquare serve --controller --speed 10      a cluster to try things in, with kubectl and the AWS CLI
+  trysquare interrupt i-0123456789abcdef0      a spot notice, in a cloud that is served
 
 Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.";
 
 #[derive(Parser)]
 #[command(
     name = "trysquare",
-    version,
+    version = version(),
     about = "A conformance kit for node autoscalers: runs documented behaviours as scenarios and reports",
     after_help = AFTER_HELP,
     max_term_width = 100
@@ -54,10 +62,14 @@ enum Command {
     Serve(serve::Arguments),
     /// Writes report.html and junit.xml anew from the report.json of a run.
     Report(report::Arguments),
-    /// Lists scenarios with their tags.
+    /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
     /// Lists the sentences that scenarios may use.
     Steps(steps::Arguments),
+    #[command(flatten)]
+    Cloud(cloud::Command),
+    /// Prints what a shell needs to complete this command line.
+    Completions(completions::Arguments),
     /// Carries out one scenario: how `test` starts itself again, with a task on standard input.
     #[command(hide = true)]
     ScenarioProcess {
@@ -74,6 +86,15 @@ pub(crate) enum Format {
     Text,
     /// For programs.
     Json,
+}
+
+/// A release names its commit in the environment of its build; any other build does not pretend to know.
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        option_env!("TRYSQUARE_COMMIT").map_or_else(|| version.into(), |commit| format!("{version} ({commit})"))
+    });
+    &VERSION
 }
 
 /// Runs the program.
@@ -93,6 +114,8 @@ pub fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
+        Command::Cloud(command) => cloud::run(&command),
+        Command::Completions(arguments) => completions::run(&arguments, Cli::command()),
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
     };
     ExitCode::from(outcome.unwrap_or_else(|error| {
@@ -110,6 +133,11 @@ pub(crate) struct CliError {
 impl CliError {
     pub(crate) fn usage(cause: impl Into<anyhow::Error>) -> Self {
         Self { code: USAGE, cause: cause.into() }
+    }
+
+    /// What was asked for was understood, and refused.
+    pub(crate) fn refused(cause: impl Into<anyhow::Error>) -> Self {
+        Self { code: FAILED, cause: cause.into() }
     }
 
     pub(crate) fn backend(cause: impl Into<anyhow::Error>) -> Self {

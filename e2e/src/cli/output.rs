@@ -2,7 +2,7 @@
 //! `println!` answers with a panic; here it is the reader's right.
 
 use super::CliError;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Writes a text to standard output.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
@@ -24,4 +24,9 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> 
 /// Writes a line to standard error. Nobody can be told where that fails.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Whether a stream takes colours: a terminal whose user has not said no (<https://no-color.org>).
+pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

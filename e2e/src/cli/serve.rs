@@ -1,10 +1,9 @@
 //! `trysquare serve`: the embedded cluster on sockets, for kubectl, the AWS CLI and people.
 
-use super::{CliError, Format, PASSED, print, print_json, tell};
+use super::{CliError, Format, PASSED, output, print, print_json, tell};
 use crate::recorder::{Listener, LogLayer, Recorder};
 use crate::serve::{self, Endpoints, Options};
 use anyhow::anyhow;
-use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -172,7 +171,7 @@ fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: bool)
 
 /// What happens, a line each, on standard error.
 fn feed() -> Listener {
-    let (dim, reset) = if std::io::stderr().is_terminal() { ("\u{1b}[2m", "\u{1b}[0m") } else { ("", "") };
+    let (dim, reset) = if output::colours(&std::io::stderr()) { ("\u{1b}[2m", "\u{1b}[0m") } else { ("", "") };
     Box::new(move |at, source, text| {
         tell(&format!("{dim}{} {source:<8}{reset} {text}", at.strftime("%H:%M:%S%.3f")));
     })

@@ -1,6 +1,6 @@
 //! `trysquare test`: runs scenarios and reports.
 
-use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, print, print_json, tell};
+use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print, print_json, tell};
 use crate::features::{self, Scenario, Selection};
 use crate::report;
 use crate::runner::{self, Progress};
@@ -120,9 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &document));
     match arguments.format {
         Format::Json => print_json(&document)?,
-        Format::Text => {
-            print(&report::text::render(results, summary, arguments.calls, std::io::stdout().is_terminal()))?
-        }
+        Format::Text => print(&report::text::render(results, summary, arguments.calls, output::colours(&std::io::stdout())))?,
     }
     written.map_err(CliError::usage)?;
     if let (Some(folder), Format::Text) = (&arguments.report, arguments.format) {

@@ -308,8 +308,19 @@ pub(super) fn perform_query(cloud: &mut Cloud, context: &Context, action: &str, 
     if !attributes.is_empty() {
         input.insert("Attributes".to_owned(), Value::Object(attributes));
     }
+    let entries: Vec<Value> = query
+        .structures(&format!("{action}RequestEntry"))
+        .iter()
+        .map(|entry| {
+            let members = ["Id", "MessageBody", "DelaySeconds", "ReceiptHandle"];
+            members.iter().filter_map(|name| Some(((*name).to_owned(), json!(entry.text(name)?)))).collect()
+        })
+        .collect();
+    if !entries.is_empty() {
+        input.insert("Entries".to_owned(), Value::Array(entries));
+    }
     let answered = match perform(cloud, context, action, &Value::Object(input)) {
-        Step::Done(Ok(Reply::Json(value))) => Ok(Reply::Xml(flat_xml(&value))),
+        Step::Done(Ok(Reply::Json(value))) => Ok(Reply::Xml(flat_xml(action, &value))),
         Step::Done(result) => result,
         Step::WaitUntil(deadline) => return Step::WaitUntil(deadline),
     };
@@ -320,13 +331,13 @@ pub(super) fn perform_query(cloud: &mut Cloud, context: &Context, action: &str, 
     }))
 }
 
-fn flat_xml(value: &Value) -> String {
+fn flat_xml(action: &str, value: &Value) -> String {
     let mut xml = Xml::new();
-    write_members(&mut xml, value);
+    write_members(&mut xml, action, value);
     xml.into_string()
 }
 
-fn write_members(xml: &mut Xml, value: &Value) {
+fn write_members(xml: &mut Xml, action: &str, value: &Value) {
     for (name, member) in value.as_object().into_iter().flatten() {
         match (name.as_str(), member) {
             ("Attributes", Value::Object(map)) => {
@@ -338,12 +349,21 @@ fn write_members(xml: &mut Xml, value: &Value) {
                 }
             }
             ("Messages", Value::Array(messages)) => {
-                messages.iter().for_each(|message| xml.element("Message", |xml| write_members(xml, message)));
+                messages.iter().for_each(|message| xml.element("Message", |xml| write_members(xml, action, message)));
             }
+            // Of the batches, each kind after its action.
+            ("Successful", Value::Array(entries)) => {
+                let name = format!("{action}ResultEntry");
+                entries.iter().for_each(|entry| xml.element(&name, |xml| write_members(xml, action, entry)));
+            }
+            ("Failed", Value::Array(entries)) => entries
+                .iter()
+                .for_each(|entry| xml.element("BatchResultErrorEntry", |xml| write_members(xml, action, entry))),
             ("QueueUrls", Value::Array(urls)) => {
                 urls.iter().for_each(|url| xml.text("QueueUrl", url.as_str().unwrap_or_default()))
             }
             (name, Value::String(text)) => xml.text(name, text),
+            (name, Value::Bool(value)) => xml.value(name, value),
             _ => {}
         }
     }

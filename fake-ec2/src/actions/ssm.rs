@@ -1,9 +1,10 @@
 //! SSM parameters, read only: the public ones that name images, and those a test has set.
 
-use super::{text, unknown_action};
+use super::{integer, text, unknown_action};
 use crate::cloud::Cloud;
 use crate::cloud::image::Parameter;
 use crate::error::ApiError;
+use crate::wire::pagination::{Bounds, Page};
 use crate::wire::{Reply, Service};
 use serde_json::{Value, json};
 
@@ -35,11 +36,30 @@ pub(super) fn perform(cloud: &mut Cloud, action: &str, input: &Value) -> Result<
                     .is_some_and(|rest| recursive || !rest.contains('/'))
             };
             let found = parameters.iter().filter(|(name, _)| below(name));
-            json!({"Parameters": found.map(|(name, parameter)| describe(cloud, name, parameter)).collect::<Vec<_>>()})
+            // fidelity: documented(SSM API Reference, GetParametersByPath: at most 10 in a page)
+            let bounds = Bounds { minimum: 1, maximum: 10, default: 10 };
+            let page = Page::new(integer(input, "MaxResults"), text(input, "NextToken"), bounds)
+                .map_err(|error| ApiError { code: page_error(&error), ..error })?;
+            let paged = page.cut(found, |(name, _)| (*name).clone());
+            let found: Vec<Value> =
+                paged.items.iter().map(|(name, parameter)| describe(cloud, name, parameter)).collect();
+            let mut answer = json!({ "Parameters": found });
+            if let Some(next) = paged.next {
+                answer["NextToken"] = json!(next);
+            }
+            answer
         }
         _ => return Err(unknown_action(Service::Ssm, action)),
     };
     Ok(Reply::Json(value))
+}
+
+/// SSM has its own code for a page size out of range.
+fn page_error(error: &ApiError) -> std::borrow::Cow<'static, str> {
+    match error.code.as_ref() {
+        "InvalidParameterValue" => "ValidationException".into(),
+        _ => error.code.clone(),
+    }
 }
 
 fn describe(cloud: &Cloud, name: &str, parameter: &Parameter) -> Value {

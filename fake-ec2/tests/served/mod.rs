@@ -74,13 +74,10 @@ impl Served {
     }
 
     /// The value of a request of the control API that must succeed.
-    #[track_caller]
-    pub fn done(&self, method: &str, path: &str, body: &str) -> impl Future<Output = Value> {
-        async move {
-            let (status, value) = self.control(method, path, body).await;
-            assert_eq!(status, 200, "{method} {path}: {value}");
-            value
-        }
+    pub async fn done(&self, method: &str, path: &str, body: &str) -> Value {
+        let (status, value) = self.control(method, path, body).await;
+        assert_eq!(status, 200, "{method} {path}: {value}");
+        value
     }
 
     /// Launches one instance in the first zone; its id is answered.

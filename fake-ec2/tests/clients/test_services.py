@@ -1,0 +1,257 @@
+"""SQS, SSM, Pricing, EKS, IAM, STS and EventBridge through boto3."""
+
+import gzip
+import json
+import pathlib
+
+import botocore
+import botocore.session
+import pytest
+
+
+@pytest.fixture(params=["json", "query"])
+def sqs(request, fresh, tmp_path, monkeypatch):
+    """SQS by its present protocol, and by the one that clients used before 2023."""
+    if request.param == "query":
+        older_sqs(tmp_path)
+        monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
+    client = fresh.client("sqs")
+    assert client.meta.service_model.resolved_protocol == request.param
+    return client
+
+
+def older_sqs(folder):
+    """botocore's model of SQS as it was: the query protocol, each result in an element of its own."""
+    present = pathlib.Path(botocore.__file__).parent / "data/sqs/2012-11-05"
+    model = json.loads(gzip.decompress((present / "service-2.json.gz").read_bytes()))
+    for member in ("jsonVersion", "targetPrefix", "awsQueryCompatible"):
+        del model["metadata"][member]
+    model["metadata"].update(
+        protocol="query", protocols=["query"], xmlNamespace="http://queue.amazonaws.com/doc/2012-11-05/"
+    )
+    for name, operation in model["operations"].items():
+        if "output" in operation:
+            operation["output"]["resultWrapper"] = f"{name}Result"
+    model["shapes"]["QueueDoesNotExist"]["error"] = {"code": "AWS.SimpleQueueService.NonExistentQueue"}
+    # Flattened lists and maps name their elements after the one, not the many.
+    names = {
+        "AttributeNameList": "AttributeName",
+        "MessageSystemAttributeList": "MessageSystemAttributeName",
+        "QueueAttributeMap": "Attribute",
+        "MessageSystemAttributeMap": "Attribute",
+        "MessageBodyAttributeMap": "MessageAttribute",
+        "MessageAttributeNameList": "MessageAttributeName",
+        "MessageList": "Message",
+        "QueueUrlList": "QueueUrl",
+        "SendMessageBatchRequestEntryList": "SendMessageBatchRequestEntry",
+        "SendMessageBatchResultEntryList": "SendMessageBatchResultEntry",
+        "DeleteMessageBatchRequestEntryList": "DeleteMessageBatchRequestEntry",
+        "DeleteMessageBatchResultEntryList": "DeleteMessageBatchResultEntry",
+        "BatchResultErrorEntryList": "BatchResultErrorEntry",
+        "TagMap": "Tag",
+    }
+    for shape in model["shapes"].values():
+        for member in shape.get("members", {}).values():
+            if member["shape"] in names:
+                member["locationName"] = names[member["shape"]]
+        if shape["type"] == "map" and shape.get("flattened"):
+            shape["key"]["locationName"], shape["value"]["locationName"] = "Name", "Value"
+    target = folder / "sqs/2012-11-05"
+    target.mkdir(parents=True)
+    (target / "service-2.json").write_text(json.dumps(model))
+
+
+def test_messages_are_sent_received_and_deleted(sqs):
+    url = sqs.create_queue(QueueName="work", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    assert sqs.get_queue_url(QueueName="work")["QueueUrl"] == url
+    assert url in sqs.list_queues(QueueNamePrefix="wo")["QueueUrls"]
+    sent = sqs.send_message(QueueUrl=url, MessageBody="one <&> two")
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["All"])["Messages"]
+    assert message["Body"] == "one <&> two"
+    assert (message["MessageId"], message["MD5OfBody"]) == (sent["MessageId"], sent["MD5OfMessageBody"])
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+    asked = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "VisibilityTimeout", "QueueArn"]
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=asked)["Attributes"]
+    assert attributes == {
+        "ApproximateNumberOfMessages": "0",
+        "ApproximateNumberOfMessagesNotVisible": "1",
+        "VisibilityTimeout": "60",
+        "QueueArn": "arn:aws:sqs:us-west-2:123456789012:work",
+    }
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    (again,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "0"})
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    sqs.send_message(QueueUrl=url, MessageBody="rest")
+    sqs.purge_queue(QueueUrl=url)
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    sqs.delete_queue(QueueUrl=url)
+    assert url not in sqs.list_queues().get("QueueUrls", [])
+
+
+def test_batches_answer_for_each_entry(sqs):
+    url = sqs.create_queue(QueueName="batch")["QueueUrl"]
+    entries = [{"Id": "a", "MessageBody": "one"}, {"Id": "b", "MessageBody": "two"}]
+    sent = sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    assert [entry["Id"] for entry in sent["Successful"]] == ["a", "b"] and not sent.get("Failed")
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert sorted(message["Body"] for message in messages) == ["one", "two"]
+    entries = [{"Id": "x", "ReceiptHandle": messages[0]["ReceiptHandle"]}, {"Id": "y", "ReceiptHandle": "nonsense"}]
+    deleted = sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+    assert [entry["Id"] for entry in deleted["Successful"]] == ["x"]
+    (failed,) = deleted["Failed"]
+    assert (failed["Id"], failed["Code"], failed["SenderFault"]) == ("y", "ReceiptHandleIsInvalid", True)
+
+
+def test_a_queue_that_does_not_exist_is_refused_by_its_old_code(sqs, refused):
+    code, message, status = refused(sqs.get_queue_url, QueueName="nobody")
+    assert (code, status) == ("AWS.SimpleQueueService.NonExistentQueue", 400)
+    assert message.startswith("The specified queue does not exist")
+    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
+        sqs.get_queue_url(QueueName="nobody")
+
+
+def test_an_out_of_range_value_is_refused(sqs, refused, fresh):
+    url = fresh.stage["queueUrl"]
+    assert refused(sqs.receive_message, QueueUrl=url, MaxNumberOfMessages=11)[::2] == ("InvalidParameterValue", 400)
+    assert refused(sqs.receive_message, QueueUrl=url, WaitTimeSeconds=21)[::2] == ("InvalidParameterValue", 400)
+
+
+def test_an_sqs_action_that_is_not_there_is_refused(sqs, refused, fresh):
+    code, _, status = refused(sqs.list_queue_tags, QueueUrl=fresh.stage["queueUrl"])
+    assert (code, status) == ("InvalidAction", 400)
+
+
+def test_parameters_by_name_and_path(shared, refused):
+    ssm = shared.client("ssm")
+    path = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard"
+    name = f"{path}/recommended/image_id"
+    image = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+    assert shared.client("ec2").describe_images(ImageIds=[image])["Images"][0]["Architecture"] == "x86_64"
+    several = ssm.get_parameters(Names=[name, "/no/such"])
+    assert [parameter["Value"] for parameter in several["Parameters"]] == [image]
+    assert several["InvalidParameters"] == ["/no/such"]
+    assert ssm.get_parameters_by_path(Path=path)["Parameters"] == [], "its parameters lie deeper"
+    paginator = ssm.get_paginator("get_parameters_by_path")
+    pages = list(paginator.paginate(Path="/aws/service/eks", Recursive=True, PaginationConfig={"PageSize": 3}))
+    names = [parameter["Name"] for page in pages for parameter in page["Parameters"]]
+    assert name in names and len(names) == len(set(names))
+    assert all(len(page["Parameters"]) <= 3 for page in pages)
+    assert len(ssm.get_parameters_by_path(Path="/aws/service/eks", Recursive=True)["Parameters"]) == 10
+    assert refused(ssm.get_parameters_by_path, Path="/aws", MaxResults=11)[::2] == ("ValidationException", 400)
+    assert refused(ssm.get_parameter, Name="/no/such")[::2] == ("ParameterNotFound", 400)
+    with pytest.raises(ssm.exceptions.ParameterNotFound):
+        ssm.get_parameter(Name="/no/such")
+
+
+def test_products_have_the_published_price(shared, refused):
+    pricing = shared.client("pricing")
+    wanted = {
+        "regionCode": "us-west-2",
+        "instanceType": "m5.large",
+        "tenancy": "Shared",
+        "operatingSystem": "Linux",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+    }
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+    (product,) = pricing.get_products(ServiceCode="AmazonEC2", Filters=filters)["PriceList"]
+    (term,) = json.loads(product)["terms"]["OnDemand"].values()
+    (dimension,) = term["priceDimensions"].values()
+    assert (float(dimension["pricePerUnit"]["USD"]), dimension["unit"]) == (0.096, "Hrs")
+    pages = list(
+        pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", PaginationConfig={"PageSize": 7})
+    )
+    products = [product for page in pages for product in page["PriceList"]]
+    assert len(pages) > 1 and len(set(products)) == len(products)
+    assert refused(pricing.get_products, ServiceCode="AmazonS3")[::2] == ("InvalidParameterException", 400)
+
+
+def test_the_cluster_and_its_access_entries(fresh, refused):
+    eks = fresh.client("eks")
+    assert eks.list_clusters()["clusters"] == ["demo"]
+    cluster = eks.describe_cluster(name="demo")["cluster"]
+    assert (cluster["status"], cluster["version"]) == ("ACTIVE", "1.36")
+    assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "10.100.0.0/16"
+    assert cluster["resourcesVpcConfig"]["vpcId"] == fresh.stage["vpcId"]
+    role = fresh.stage["nodeRoleArn"]
+    assert eks.list_access_entries(clusterName="demo")["accessEntries"] == [role]
+    entry = eks.describe_access_entry(clusterName="demo", principalArn=role)["accessEntry"]
+    assert (entry["type"], entry["kubernetesGroups"]) == ("EC2_LINUX", ["system:nodes"])
+    eks.delete_access_entry(clusterName="demo", principalArn=role)
+    missing = {"clusterName": "demo", "principalArn": role}
+    assert refused(eks.describe_access_entry, **missing)[::2] == ("ResourceNotFoundException", 404)
+    eks.create_access_entry(clusterName="demo", principalArn=role, type="EC2_LINUX")
+    again = {**missing, "type": "EC2_LINUX"}
+    assert refused(eks.create_access_entry, **again)[::2] == ("ResourceInUseException", 409)
+    code, message, status = refused(eks.describe_cluster, name="other")
+    assert (code, message, status) == ("ResourceNotFoundException", "No cluster found for name: other.", 404)
+    with pytest.raises(eks.exceptions.ResourceNotFoundException):
+        eks.describe_cluster(name="other")
+
+
+def test_roles_and_instance_profiles(fresh, refused):
+    iam = fresh.client("iam")
+    name = fresh.stage["nodeRoleName"]
+    role = iam.get_role(RoleName=name)["Role"]
+    assert role["Arn"] == fresh.stage["nodeRoleArn"]
+    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "ec2.amazonaws.com"}
+    assert name in [role["RoleName"] for page in iam.get_paginator("list_roles").paginate() for role in page["Roles"]]
+    tags = [{"Key": "a", "Value": "b"}]
+    profile = iam.create_instance_profile(InstanceProfileName="nodes", Tags=tags)["InstanceProfile"]
+    assert profile["Roles"] == []
+    iam.add_role_to_instance_profile(InstanceProfileName="nodes", RoleName=name)
+    profile = iam.get_instance_profile(InstanceProfileName="nodes")["InstanceProfile"]
+    assert [role["RoleName"] for role in profile["Roles"]] == [name] and profile["Tags"] == tags
+    (found,) = iam.list_instance_profiles_for_role(RoleName=name)["InstanceProfiles"]
+    assert found["InstanceProfileName"] == "nodes"
+    second = {"InstanceProfileName": "nodes", "RoleName": name}
+    assert refused(iam.add_role_to_instance_profile, **second)[::2] == ("LimitExceeded", 409)
+    assert refused(iam.create_instance_profile, InstanceProfileName="nodes")[::2] == ("EntityAlreadyExists", 409)
+    assert refused(iam.delete_instance_profile, InstanceProfileName="nodes")[::2] == ("DeleteConflict", 409)
+    iam.remove_role_from_instance_profile(InstanceProfileName="nodes", RoleName=name)
+    iam.delete_instance_profile(InstanceProfileName="nodes")
+    assert refused(iam.get_instance_profile, InstanceProfileName="nodes")[::2] == ("NoSuchEntity", 404)
+    with pytest.raises(iam.exceptions.NoSuchEntityException):
+        iam.get_role(RoleName="nobody")
+    assert refused(iam.list_users)[::2] == ("InvalidAction", 400)
+
+
+def test_who_is_calling(shared, refused):
+    sts = shared.client("sts")
+    assert sts.get_caller_identity()["Account"] == "123456789012"
+    assumed = sts.assume_role(RoleArn=shared.stage["nodeRoleArn"], RoleSessionName="test")
+    assert assumed["AssumedRoleUser"]["Arn"].endswith("assumed-role/KarpenterNodeRole-demo/test")
+    assert assumed["Credentials"]["AccessKeyId"].startswith("ASIA")
+    assert refused(sts.get_session_token)[::2] == ("InvalidAction", 400)
+
+
+def test_event_rules_lead_to_a_queue(fresh, refused):
+    events, sqs = fresh.client("events"), fresh.client("sqs")
+    assert len(events.list_rules(NamePrefix="demo-")["Rules"]) == 4
+    url = sqs.create_queue(QueueName="mine")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name="mine", EventPattern=json.dumps({"source": ["my.app"]}))
+    assert events.put_targets(Rule="mine", Targets=[{"Id": "q", "Arn": arn}])["FailedEntryCount"] == 0
+    assert events.list_targets_by_rule(Rule="mine")["Targets"] == [{"Id": "q", "Arn": arn}]
+    entry = {"Source": "my.app", "DetailType": "Happened", "Detail": json.dumps({"a": 1})}
+    sent = events.put_events(Entries=[entry])
+    assert sent["FailedEntryCount"] == 0
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10)["Messages"]
+    body = json.loads(message["Body"])
+    assert (body["detail-type"], body["detail"]) == ("Happened", {"a": 1})
+    assert body["id"] == sent["Entries"][0]["EventId"]
+    assert json.loads(events.describe_rule(Name="mine")["EventPattern"]) == {"source": ["my.app"]}
+    events.remove_targets(Rule="mine", Ids=["q"])
+    events.delete_rule(Name="mine")
+    assert refused(events.describe_rule, Name="mine")[::2] == ("ResourceNotFoundException", 400)
+    assert refused(events.put_rule, Name="x", EventPattern="{")[::2] == ("InvalidEventPatternException", 400)
+
+
+def test_a_json_action_that_is_not_there_is_refused(shared, refused):
+    assert refused(shared.client("ssm").describe_parameters)[::2] == ("UnknownOperationException", 400)
+    assert refused(shared.client("events").list_event_buses)[::2] == ("UnknownOperationException", 400)
+    assert refused(shared.client("pricing").describe_services)[::2] == ("UnknownOperationException", 400)
+    assert refused(shared.client("eks").list_nodegroups, clusterName="demo")[2] == 404
