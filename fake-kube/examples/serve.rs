@@ -125,12 +125,32 @@ fn join(client: &ApiClient, number: usize) -> Result<(), fake_kube::Status> {
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ],
     } });
-    client.patch_merge(&resources::NODES, None, &name, status, Some("status")).map(drop)
+    client.patch_merge(&resources::NODES, None, &name, status, Some("status"))?;
+    let lease = json!({
+        "metadata": { "name": name },
+        "spec": { "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": micro_now(client) },
+    });
+    client.create(&resources::LEASES, Some("kube-node-lease"), lease).map(drop)
+}
+
+fn micro_now(client: &ApiClient) -> String {
+    client.kube().clock().now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// Renews the Lease of every node that has one.
+fn renew(client: &ApiClient) {
+    for lease in client.list(&resources::LEASES, Some("kube-node-lease"), &Default::default()) {
+        let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+        let patch = json!({ "spec": { "renewTime": micro_now(client) } });
+        // A node's Lease may be deleted by hand: then the node is on its own.
+        let _ = client.patch_merge(&resources::LEASES, Some("kube-node-lease"), name, patch, None);
+    }
 }
 
 async fn kubelet(client: ApiClient) {
     let mut pods = client.watch(&resources::PODS);
     let mut ending: BTreeMap<(String, String), tokio::time::Instant> = BTreeMap::new();
+    let mut heartbeat = tokio::time::interval(Duration::from_secs(10));
     loop {
         let next = ending.values().min().copied();
         tokio::select! {
@@ -139,6 +159,7 @@ async fn kubelet(client: ApiClient) {
                 Some(WatchEvent::Deleted(_)) => {}
                 None => return,
             },
+            _ = heartbeat.tick() => renew(&client),
             () = until(next) => {
                 let due = ending.extract_if(.., |_, at| *at <= tokio::time::Instant::now());
                 for ((namespace, name), _) in due.collect::<Vec<_>>() {

@@ -1,8 +1,9 @@
 //! Who owns which fields: server-side apply, its conflicts, and `metadata.managedFields`.
 //!
 //! A [`FieldSet`] is a tree of FieldsV1 steps (`f:name`, `k:{…}`, `v:…`). Plain updates are recorded once an object has
-//! been applied to; objects nobody applies stay without managed fields, which the server treats the same way at the
-//! first apply (everything there belongs to `before-first-apply`).
+//! been applied to, or was created by somebody who named their field manager, as kubectl does. Other objects stay without
+//! managed fields, which the server treats the same way at the first apply (everything there belongs to
+//! `before-first-apply`).
 
 use std::collections::BTreeMap;
 
@@ -427,8 +428,16 @@ pub(crate) fn applied(
             .map(|(index, manager)| (index, manager.fields.intersection(&changed)))
             .filter(|(_, common)| !common.is_empty())
             .collect();
-        if !conflicts.is_empty() && !options.force {
-            return Err(conflict(&managers, &conflicts));
+        if !options.force {
+            let mut refused = conflicts.clone();
+            if options.field_manager == "kubectl" {
+                let before = applied_by_client(&schema, live);
+                refused = refused.into_iter().map(|(index, set)| (index, set.difference(&before))).collect();
+                refused.retain(|(_, set)| !set.is_empty());
+            }
+            if !refused.is_empty() {
+                return Err(conflict(&managers, &refused));
+            }
         }
         for (index, common) in conflicts {
             managers[index].fields = managers[index].fields.difference(&common);
@@ -455,6 +464,19 @@ pub(crate) fn applied(
     Ok(())
 }
 
+/// What kubectl applied when it still merged on the client's side, as far as it stands unchanged: kubectl may take that
+/// over without conflict, as the genuine server allows it alone.
+fn applied_by_client(schema: &Schema, live: &Value) -> FieldSet {
+    let annotation = &live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+    let last: Option<Value> = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let Some(last) = last.filter(Value::is_object) else { return FieldSet::default() };
+    let last = ownable(&last);
+    let mut merged = live.clone();
+    merge(Some(schema), &mut merged, &last);
+    let changed = changed_fields(Some(schema), Some(&ownable(live)), &ownable(&merged));
+    fields_of(Some(schema), &last).difference(&changed)
+}
+
 fn conflict(managers: &[Manager], conflicts: &[(usize, FieldSet)]) -> Status {
     let mut causes = Vec::new();
     let mut texts = Vec::new();
@@ -473,6 +495,25 @@ fn conflict(managers: &[Manager], conflicts: &[(usize, FieldSet)]) -> Status {
     causes.into_iter().fold(Status::new(409, "Conflict", message), |status, (message, path)| {
         status.with_cause("FieldManagerConflict", message, &path)
     })
+}
+
+/// Records who created an object: all of it but the status belongs to them.
+pub(crate) fn created(kind: &Kind, object: &mut Value, options: &WriteOptions, time: &str) {
+    let mut owned = ownable(object);
+    if kind.status
+        && let Some(fields) = owned.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    let manager = Manager {
+        name: options.field_manager.clone(),
+        operation: "Update".into(),
+        api_version: kind.api_version(),
+        subresource: None,
+        time: json!(time),
+        fields: fields_of(Some(&root_schema(kind)), &owned),
+    };
+    write_managers(object, vec![manager]);
 }
 
 /// Records a plain update of an object that has managed fields: what it changed now belongs to its writer.

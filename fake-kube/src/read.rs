@@ -38,17 +38,26 @@ impl ListRequest {
             "" => None,
             value => Some(matches!(value, "true" | "1")),
         };
+        let number = |key: &str| -> Result<Option<i64>, Status> {
+            match text(key) {
+                "" => Ok(None),
+                given => given
+                    .parse()
+                    .map(Some)
+                    .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {given:?}: invalid syntax"))),
+            }
+        };
         let fields = FieldSelector::parse(text("fieldSelector"))?;
         fields.check(kind.builtin, &kind.selectable_fields)?;
         let request = Self {
             selector: ListSelector { labels: LabelSelector::parse(text("labelSelector"))?, fields },
-            limit: text("limit").parse().unwrap_or(0),
+            limit: number("limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0),
             continue_token: text("continue").to_owned(),
             resource_version: text("resourceVersion").to_owned(),
             resource_version_match: text("resourceVersionMatch").to_owned(),
             send_initial_events: flag("sendInitialEvents"),
             bookmarks: flag("allowWatchBookmarks").unwrap_or(false),
-            timeout_seconds: text("timeoutSeconds").parse().ok(),
+            timeout_seconds: number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()),
         };
         let errors = request.validate(watch);
         if !errors.is_empty() {

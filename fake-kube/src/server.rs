@@ -20,6 +20,7 @@ use crate::{
     fault::{Outcome, Subject},
     journal::Payload,
     kinds::{Builtin, Kind},
+    openapi,
     patch::{MEDIA_TYPES, Patch},
     protobuf,
     read::{ListRequest, Rendering, not_acceptable, render, rendering},
@@ -32,6 +33,7 @@ use crate::{
         inside::{self, LogRequest},
         scale,
     },
+    table,
     watch::{self, Disturbance},
     write::{FieldValidation, Part, WriteOptions, Written},
 };
@@ -264,7 +266,10 @@ impl Server {
                 Ok(Answer::Bytes { code: 200, media: TEXT, body: Bytes::from_static(b"ok") })
             }
             ["openapi", document @ ..] => {
-                // Version 2 is asked for as protobuf first; told that there is none, clients do without.
+                if document == ["v2"] && accept.contains(openapi::VERSION_2_PROTOBUF) {
+                    let body = openapi::version_2_protobuf(&self.options.kubernetes_version);
+                    return Ok(Answer::Bytes { code: 200, media: openapi::VERSION_2_PROTOBUF_MEDIA, body });
+                }
                 let json =
                     accept.is_empty() || accept.split(',').any(|offer| offer.contains("json") || offer.contains("*/*"));
                 if !json {
@@ -324,14 +329,23 @@ impl Server {
                 let stored = Arc::clone(state.get(kind, namespace.unwrap_or_default(), call.name())?);
                 match call.route.subresource.as_deref() {
                     None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
-                    Some("scale") => Ok(Answer::json(200, &scale::of(kind, &stored.value)?)),
+                    Some("scale") => {
+                        let scale = scale::of(kind, &stored.value)?;
+                        Ok(Answer::json(
+                            200,
+                            &match form {
+                                Rendering::Table(include) => table::of_scale(scale, include, state.now),
+                                _ => scale,
+                            },
+                        ))
+                    }
                     Some(_) => Err(Status::no_such_resource()),
                 }
             }
             _ => {
                 let mut state = self.enter();
                 match call.route.subresource.as_deref() {
-                    Some("binding" | "eviction" | "scale") => call.special(&mut state, form),
+                    Some("binding" | "eviction" | "scale") => call.special(&mut state),
                     Some(_) if call.verb == "create" => Err(Status::no_such_resource()),
                     _ => call.write(&mut state, form),
                 }
@@ -471,7 +485,13 @@ impl Call {
             "" => self.caller.manager().to_owned(),
             given => given.to_owned(),
         };
-        Ok(WriteOptions { dry_run, field_manager, field_validation, force: self.parameter("force") == "true" })
+        Ok(WriteOptions {
+            dry_run,
+            field_manager,
+            names_manager: !given.is_empty(),
+            field_validation,
+            force: self.parameter("force") == "true",
+        })
     }
 
     fn json(&self) -> Result<Value, Status> {
@@ -527,7 +547,7 @@ impl Call {
         }
         let part = Part::of(self.route.subresource.as_deref())?;
         let unserved = match part {
-            Part::Whole => false,
+            Part::Whole | Part::Scale => false,
             Part::Status => !kind.status,
             Part::Resize | Part::EphemeralContainers => kind.builtin != Builtin::Pod,
         };
@@ -580,7 +600,7 @@ impl Call {
     }
 
     /// Subresources with a body of their own kind.
-    fn special(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
+    fn special(&self, state: &mut State) -> Result<Answer, Status> {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
         let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
         match (self.route.subresource.as_deref(), self.verb) {
@@ -623,8 +643,7 @@ impl Call {
                     },
                 };
                 let object = scale::applied(kind, &old.value, &wanted)?;
-                let written = state.replace(kind, namespace, name, &old, object, Part::Whole, &self.options()?)?;
-                let _ = form;
+                let written = state.replace(kind, namespace, name, &old, object, Part::Scale, &self.options()?)?;
                 Ok(Answer::json(200, &scale::of(kind, &written.object.value)?))
             }
             _ => Err(Status::method_not_allowed()),

@@ -23,6 +23,8 @@ use crate::{
 pub(crate) enum Part {
     Whole,
     Status,
+    /// The number of replicas, through `scale`.
+    Scale,
     /// A few more subresources of pods write only their own fields.
     Resize,
     EphemeralContainers,
@@ -43,6 +45,7 @@ impl Part {
         match self {
             Self::Whole => None,
             Self::Status => Some("status"),
+            Self::Scale => Some("scale"),
             Self::Resize => Some("resize"),
             Self::EphemeralContainers => Some("ephemeralcontainers"),
         }
@@ -62,6 +65,8 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_manager: String,
+    /// Whether the caller named the manager: then it is recorded from the object's beginning.
+    pub(crate) names_manager: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
 }
@@ -204,6 +209,9 @@ impl State {
         }
         if kind.builtin == Builtin::CustomResourceDefinition {
             crd::prepare(&mut object, &self.timestamp()).map_err(|errors| Status::invalid(kind, &name, &errors))?;
+        }
+        if options.names_manager && object["metadata"]["managedFields"].is_null() {
+            managed_fields::created(kind, &mut object, options, &self.timestamp());
         }
         let object = self.insert(kind, namespace, &name, object, options.dry_run)?;
         Ok(Written { object, warnings, created: true })
@@ -551,8 +559,8 @@ pub(crate) fn restore(target: &mut Value, source: &Value, key: &str) {
 
 fn keep_other_parts(kind: &Kind, old: &Value, new: &mut Value, part: Part) {
     match part {
-        Part::Whole if kind.status => restore(new, old, "status"),
-        Part::Whole => {}
+        Part::Whole | Part::Scale if kind.status => restore(new, old, "status"),
+        Part::Whole | Part::Scale => {}
         Part::Status if kind.custom() => {
             let status = new.get("status").cloned();
             let managed = new["metadata"]["managedFields"].clone();

@@ -253,5 +253,15 @@ fn service(new: &Value) -> Vec<FieldError> {
     if portless && spec["type"] != "ExternalName" && spec["clusterIP"] != "None" {
         errors.push(FieldError::required("spec.ports", ""));
     }
+    for (index, port) in spec["ports"].as_array().into_iter().flatten().enumerate() {
+        for field in ["port", "targetPort"] {
+            let Some(number) = port[field].as_i64().filter(|number| !(1..=65_535).contains(number)) else { continue };
+            errors.push(FieldError::invalid(
+                format!("spec.ports[{index}].{field}"),
+                &number.into(),
+                "must be between 1 and 65535, inclusive",
+            ));
+        }
+    }
     errors
 }

@@ -173,6 +173,10 @@ fn shape(schemas: &mut Map<String, Value>, name: &str, known: &Schema, done: &mu
     for (field, property) in properties.iter_mut() {
         let mut known = &*fields[field];
         mark(field, property, known);
+        // The selector of a budget is meant whole, which its type does not tell.
+        if name.ends_with(".PodDisruptionBudgetSpec") && field == "selector" {
+            property["x-kubernetes-patch-strategy"] = json!("replace");
+        }
         // Lists and maps are looked into until something with a name comes.
         let mut inner = &*property;
         loop {

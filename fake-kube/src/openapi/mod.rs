@@ -1,7 +1,7 @@
 //! What `kubectl explain` and the validation of clients read: OpenAPI documents, one per group and version.
 //!
 //! A document is built when first asked for and kept until a definition in it changes, so that a server starts at once.
-//! Version 2 is served as JSON alone, without paths: clients in use ask for version 3.
+//! Version 2 is served without paths, since clients in use ask for version 3; its protobuf form names no type at all.
 
 mod builtin;
 mod custom;
@@ -24,6 +24,22 @@ use crate::{
 
 /// Where schemas stand in a document of version 3.
 const COMPONENTS: &str = "#/components/schemas/";
+
+/// How clients ask for version 2 in protobuf form.
+pub(crate) const VERSION_2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2";
+pub(crate) const VERSION_2_PROTOBUF_MEDIA: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Version 2 in protobuf form, with a heading alone. kubectl falls back to it for kinds that version 3 does not have: a
+/// document without them says that there is nothing to check against, an error that the manifest could not be checked.
+pub(crate) fn version_2_protobuf(kubernetes_version: &str) -> Bytes {
+    fn text(number: u8, content: &[u8]) -> Vec<u8> {
+        // Field and length take a byte each: the contents are a version and a few words.
+        let content = &content[..content.len().min(100)];
+        [&[number << 3 | 2, content.len() as u8], content].concat()
+    }
+    let info = [text(1, b"Kubernetes"), text(2, kubernetes_version.as_bytes())].concat();
+    Bytes::from([text(1, b"2.0"), text(2, &info)].concat())
+}
 
 /// Documents that were asked for, with the hash they have.
 #[derive(Default)]

@@ -65,7 +65,23 @@ fn operation(kind: &Kind, action: &str, writes: bool) -> Value {
         "responses": { "200": { "description": "OK", "content": { "application/json": { "schema": schema } } } },
     });
     if writes {
-        operation["requestBody"] = json!({ "content": { "*/*": { "schema": schema } }, "required": true });
+        let media: &[&str] = match (action, kind.custom()) {
+            ("patch", true) => {
+                &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
+            }
+            ("patch", false) => &[
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+            ],
+            _ => &["application/json", "application/yaml"],
+        };
+        // What a patch may be is not for the schema of its kind to say.
+        let schema = if action == "patch" { json!({ "type": "object" }) } else { schema };
+        let content: Map<String, Value> =
+            media.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema }))).collect();
+        operation["requestBody"] = json!({ "content": content, "required": true });
     }
     operation
 }

@@ -30,13 +30,13 @@ pub(crate) const MEDIA_TYPES: [&str; 5] = [
 /// The object after a patch that is not server-side apply.
 pub(crate) fn changed(kind: &Kind, mut object: Value, patch: Patch) -> Result<Value, Status> {
     match patch {
-        Patch::Json(operations) => json::apply(kind, &mut object, operations)?,
+        Patch::Json(operations) => json::apply(&mut object, operations)?,
         Patch::Merge(patch) => {
-            require_object(&patch)?;
+            require_object(&patch).map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
             merge::apply(&mut object, patch);
         }
         Patch::Strategic(patch) => {
-            require_object(&patch)?;
+            require_object(&patch).map_err(Status::bad_request)?;
             if kind.custom() {
                 return Err(Status::unsupported_media_type(&[MEDIA_TYPES[0], MEDIA_TYPES[1], MEDIA_TYPES[3]]));
             }
@@ -48,11 +48,16 @@ pub(crate) fn changed(kind: &Kind, mut object: Value, patch: Patch) -> Result<Va
     Ok(object)
 }
 
-fn require_object(patch: &Value) -> Result<(), Status> {
-    if patch.is_object() {
-        return Ok(());
-    }
-    Err(Status::bad_request(
-        "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
-    ))
+/// Why a patch that is no object cannot be read.
+fn require_object(patch: &Value) -> Result<(), String> {
+    let found = match patch {
+        Value::Object(_) => return Ok(()),
+        // Null is an empty map to the server's library.
+        Value::Null => return Ok(()),
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::Array(_) => "array",
+    };
+    Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
 }

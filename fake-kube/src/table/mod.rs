@@ -38,6 +38,15 @@ struct Column {
     priority: i64,
 }
 
+impl Column {
+    fn definition(&self) -> Value {
+        json!({
+            "name": self.name, "type": self.kind, "format": self.format, "description": self.description,
+            "priority": self.priority,
+        })
+    }
+}
+
 /// An object as a printer looks at it.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
@@ -88,20 +97,40 @@ pub(crate) fn of<'a>(
     include: IncludeObject,
     now: Timestamp,
 ) -> Value {
-    let definitions: Vec<Value> = columns(kind)
-        .iter()
-        .map(|column| {
-            json!({
-                "name": column.name, "type": column.kind, "format": column.format,
-                "description": column.description, "priority": column.priority,
-            })
-        })
-        .collect();
+    let definitions: Vec<Value> = columns(kind).iter().map(Column::definition).collect();
     let rows: Vec<Value> = objects.map(|object| row(kind, Seen { object, now }, include)).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,
     })
+}
+
+/// A `Scale` as a table.
+pub(crate) fn of_scale(scale: Value, include: IncludeObject, now: Timestamp) -> Value {
+    let seen = Seen { object: &scale, now };
+    let desired = seen.number("spec.replicas");
+    let cells = json!([seen.name(), desired, seen.number("status.replicas"), seen.age()]);
+    let mut row = json!({ "cells": cells });
+    match include {
+        IncludeObject::None => {}
+        IncludeObject::Metadata => row["object"] = partial(&scale),
+        IncludeObject::Object => row["object"] = scale.clone(),
+    }
+    let columns = [
+        column("Name", "string", 0),
+        column("Desired", "integer", 0),
+        column("Available", "integer", 0),
+        column("Age", "string", 0),
+    ];
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": { "resourceVersion": scale["metadata"]["resourceVersion"] },
+        "columnDefinitions": columns.iter().map(Column::definition).collect::<Vec<_>>(), "rows": [row],
+    })
+}
+
+fn partial(object: &Value) -> Value {
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"] })
 }
 
 /// A bookmark of a watch that is shown as tables.
@@ -119,11 +148,7 @@ fn row(kind: &Kind, seen: Seen, include: IncludeObject) -> Value {
     let mut row = json!({ "cells": cells(kind, seen) });
     match include {
         IncludeObject::None => {}
-        IncludeObject::Metadata => {
-            row["object"] = json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": seen.at("metadata"),
-            });
-        }
+        IncludeObject::Metadata => row["object"] = partial(seen.object),
         IncludeObject::Object => {
             let mut object = seen.object.clone();
             conversion::from_storage(kind, &mut object);
