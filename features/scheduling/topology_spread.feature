@@ -15,7 +15,7 @@ Feature: Pods spread over domains
     Then within 1s 0 pods of Deployment "small" are Running and 60 is Pending
     And 3 NodeClaims are launched in 3 different zones within 10s
     And EC2 was asked for the first instance within 3s of the first Pending pod of Deployment "small"
-    And all 60 pods of Deployment "small" are Running within 49s, 20 in each of 3 zones
+    And all 60 pods of Deployment "small" are Running within 1m of the first Pending one, 20 in each of 3 zones
     And exactly 3 NodeClaims exists within 1s
 
   @essential @provisioning.large-memory-pod-adds-node

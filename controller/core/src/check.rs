@@ -266,40 +266,58 @@ fn check_spread(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations
         return;
     }
     let places = places(snapshot, schedule);
-    let placed: BTreeMap<&PodName, &Place<'_>> =
-        places.iter().flat_map(|place| place.pods.iter().map(move |pod| (*pod, place))).collect();
-    for (name, place) in &placed {
-        let Some(pod) = snapshot.pods.get(*name) else { continue };
-        for constraint in pod.topology_spread.iter().filter(|constraint| constraint.is_required) {
-            let on = format!("{name} over {}", constraint.topology_key);
-            let Some(domain) = place.domain(&constraint.topology_key) else {
-                found.add(Rule::Spread, &on);
-                continue;
-            };
-            let counts = |other: &Pod| {
-                other.name.namespace == pod.name.namespace
-                    && constraint.selector.as_ref().is_some_and(|s| selector::matches(s, &other.labels))
-            };
-            let is_alike = |other: &PodName| {
-                let other = &snapshot.pods[other];
-                counts(other)
-                    && other.topology_spread.contains(constraint)
-                    && other.node_selector == pod.node_selector
-                    && other.required_terms == pod.required_terms
-                    && other.tolerations == pod.tolerations
-            };
-            let running = running_by_domain(snapshot, &placed, pod, constraint);
-            let alike = |pods: &[&PodName]| pods.iter().filter(|other| is_alike(other)).count();
-            let in_domain = |place: &&Place<'_>| place.domain(&constraint.topology_key) == Some(domain);
-            let planned: usize = places.iter().filter(in_domain).map(|place| alike(&place.pods)).sum();
+    let bound = snapshot.pods_by_node();
+    for (pod, constraint) in spread_kinds(snapshot, &places) {
+        let key = constraint.topology_key.as_str();
+        let counts = |other: &Pod| {
+            other.name.namespace == pod.name.namespace
+                && constraint.selector.as_ref().is_some_and(|s| selector::matches(s, &other.labels))
+        };
+        let running = running_by_domain(snapshot, &places, &bound, pod, constraint);
+        let is_alike = |other: &&&PodName| is_spread_alike(&snapshot.pods[**other], pod, constraint);
+        let mut planned: BTreeMap<&str, usize> = BTreeMap::new();
+        for place in &places {
+            for name in place.pods.iter().filter(is_alike) {
+                match place.domain(key) {
+                    Some(domain) => {
+                        *planned.entry(domain).or_default() += usize::from(counts(&snapshot.pods[*name]));
+                    }
+                    None => found.add(Rule::Spread, format!("{name} over {key}")),
+                }
+            }
+        }
+        for (domain, planned) in planned {
             let here = running.get(domain).copied().unwrap_or(0) + planned;
             let fits = alternatives(pod).any(|wanted| {
-                let usable = |value: &str| wanted.allows(&constraint.topology_key, value);
+                let usable = |value: &str| wanted.allows(key, value);
                 here <= constraint.max_skew as usize + least(snapshot, &places, pod, constraint, &running, &usable)
             });
-            found.unless(fits, Rule::Spread, &on);
+            found.unless(fits, Rule::Spread, format!("{domain} with {} over {key}", pod.name));
         }
     }
+}
+
+/// One pod of each kind that was given a place and must be spread, with the constraint.
+fn spread_kinds<'a>(snapshot: &'a Snapshot, places: &[Place<'a>]) -> Vec<(&'a Pod, &'a SpreadConstraint)> {
+    let mut kinds: Vec<(&Pod, &SpreadConstraint)> = Vec::new();
+    for name in places.iter().flat_map(|place| &place.pods) {
+        let pod = &snapshot.pods[*name];
+        for constraint in pod.topology_spread.iter().filter(|constraint| constraint.is_required) {
+            if !kinds.iter().any(|(kind, of_kind)| *of_kind == constraint && is_spread_alike(pod, kind, of_kind)) {
+                kinds.push((pod, constraint));
+            }
+        }
+    }
+    kinds
+}
+
+/// Whether the constraint is `other`'s too and counts the same pods on the same nodes.
+fn is_spread_alike(other: &Pod, pod: &Pod, constraint: &SpreadConstraint) -> bool {
+    other.name.namespace == pod.name.namespace
+        && other.topology_spread.contains(constraint)
+        && other.node_selector == pod.node_selector
+        && other.required_terms == pod.required_terms
+        && other.tolerations == pod.tolerations
 }
 
 /// A node that was given pods, by what is known of its labels.
@@ -336,21 +354,24 @@ fn places<'a>(snapshot: &'a Snapshot, schedule: &'a Schedule) -> Vec<Place<'a>> 
 /// Pods that run and stay, by domain, on nodes that take part for the pod.
 fn running_by_domain<'a>(
     snapshot: &'a Snapshot,
-    placed: &BTreeMap<&PodName, &Place<'_>>,
+    places: &[Place<'_>],
+    bound: &BTreeMap<&str, Vec<&Arc<Pod>>>,
     pod: &Pod,
     constraint: &SpreadConstraint,
 ) -> BTreeMap<&'a str, usize> {
+    let moved: BTreeSet<&PodName> = places.iter().flat_map(|place| &place.pods).copied().collect();
     let mut counts = BTreeMap::new();
-    for node in snapshot.nodes.values() {
+    // Nodes that go give up their pods, but for those that may not move; without those the count is only lower.
+    for node in snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion()) {
         let Some(object) = node.node.as_deref().filter(|object| takes_part(object, pod, constraint)) else { continue };
         let label = object.metadata.labels.as_ref().and_then(|labels| labels.get(&constraint.topology_key));
         let own_name = node.node_name().filter(|_| constraint.topology_key == labels::HOSTNAME_LABEL);
         let Some(domain) = label.map(String::as_str).or(own_name) else { continue };
-        let pods = snapshot.pods_on(node.node_name().unwrap_or_default());
+        let pods = node.node_name().and_then(|name| bound.get(name)).into_iter().flatten();
         let counted = pods.filter(|other| {
             let selected = constraint.selector.as_ref().is_none_or(|s| selector::matches(s, &other.labels));
-            let moves = placed.contains_key(&other.name) || node.is_marked_for_deletion();
-            selected && other.name.namespace == pod.name.namespace && other.is_active() && !moves
+            let stays = other.is_active() && !moved.contains(&other.name);
+            selected && other.name.namespace == pod.name.namespace && stays
         });
         *counts.entry(domain).or_default() += counted.count();
     }

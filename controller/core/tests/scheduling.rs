@@ -259,6 +259,29 @@ fn hundreds_of_pods_that_fit_nowhere_are_refused_quickly() {
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
+#[test]
+#[allow(clippy::disallowed_methods)] // Real time is what this test measures.
+fn a_thousand_pods_over_three_zones_are_planned_quickly() {
+    let mut world = World::at(common::NOW.parse().unwrap());
+    let mut pool = article_pool_of_any_category();
+    pool["limits"] = Value::Null;
+    world.pool("default", pool_spec(&pool), &thousand_types()).unwrap();
+    common::add_pods(
+        &mut world,
+        &json!({"name": "web", "count": 1000, "cpu": "1", "labels": {"app": "web"},
+            "topologySpreadConstraints": spread_over(ZONE, 1, "web")}),
+    );
+    let started = Instant::now();
+    let schedule = schedule(&world.snapshot, &settings());
+    println!("1000 pods over three zones: {:?}", started.elapsed());
+    let mut zones = std::collections::BTreeMap::new();
+    for node in &schedule.new_nodes {
+        *zones.entry(node.requirements.get(ZONE).unwrap().to_string()).or_insert(0) += node.pods.len();
+    }
+    assert_eq!(zones.into_values().collect::<Vec<_>>(), [334, 333, 333]);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
 fn article_pool_of_any_category() -> Value {
     let mut pool = article_pool();
     pool["requirements"].as_array_mut().unwrap().truncate(3);

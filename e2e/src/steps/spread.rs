@@ -83,11 +83,19 @@ pub(super) fn register(steps: &mut Vocabulary) {
         "all {integer} pods of Deployment {string} are Running within {duration}, {integer} in each of {integer} zones",
         |world, arguments| {
             Box::pin(async move {
-                run(world, &arguments).await?;
-                let counts = by_label(world, arguments.text(1), labels::ZONE_LABEL).await?;
-                let even = counts.len() == arguments.integer(4) && counts.values().all(|c| *c == arguments.integer(3));
-                ensure!(even, "they run in {counts:?}");
-                Ok(())
+                run(world, &arguments, arguments.duration(2)).await?;
+                spread_evenly(world, &arguments).await
+            })
+        },
+    );
+    steps.add(
+        "all {integer} pods of Deployment {string} are Running within {duration} of the first Pending one, {integer} in each of {integer} zones",
+        |world, arguments| {
+            Box::pin(async move {
+                let passed = Duration::try_from(world.now().duration_since(first_created(world, arguments.text(1)).await?))?;
+                let left = arguments.duration(2).checked_sub(passed).context("that time has passed already")?;
+                run(world, &arguments, left).await?;
+                spread_evenly(world, &arguments).await
             })
         },
     );
@@ -95,7 +103,7 @@ pub(super) fn register(steps: &mut Vocabulary) {
         "all {integer} pods of Deployment {string} are Running within {duration}, at most {integer} on a node",
         |world, arguments| {
             Box::pin(async move {
-                run(world, &arguments).await?;
+                run(world, &arguments, arguments.duration(2)).await?;
                 let counts = by_label(world, arguments.text(1), labels::HOSTNAME_LABEL).await?;
                 ensure!(counts.values().all(|count| *count <= arguments.integer(3)), "they run on {counts:?}");
                 Ok(())
@@ -142,9 +150,8 @@ pub(super) fn register(steps: &mut Vocabulary) {
         "EC2 was asked for the first instance within {duration} of the first Pending pod of Deployment {string}",
         |world, arguments| {
             Box::pin(async move {
-                let pods = world.pods_of_deployment(arguments.text(1)).await?;
-                let first = pods.iter().filter_map(|pod| Some(pod.metadata.creation_timestamp.as_ref()?.0)).min();
-                asked_within(world, first.context("the Deployment has no pods")?, arguments.duration(0)).await
+                let first = first_created(world, arguments.text(1)).await?;
+                asked_within(world, first, arguments.duration(0)).await
             })
         },
     );
@@ -213,12 +220,27 @@ async fn create(world: &World, arguments: &Arguments, mut spec: Value) -> anyhow
     world.apply_text(&deployment.to_string()).await
 }
 
-/// The first three parameters are how many pods, of which Deployment, and how long it may take.
-async fn run(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
+/// The first two parameters are how many pods, and of which Deployment.
+async fn run(world: &World, arguments: &Arguments, limit: Duration) -> anyhow::Result<()> {
     let (count, name) = (arguments.integer(0), arguments.text(1));
     let expected = format!("{count} pods of Deployment {name} are Running");
-    world.eventually(&expected, arguments.duration(2), async || world.running_pods(name, count, None).await).await?;
+    world.eventually(&expected, limit, async || world.running_pods(name, count, None).await).await?;
     Ok(())
+}
+
+/// The fourth parameter is how many pods run in each zone, the fifth how many zones there are.
+async fn spread_evenly(world: &World, arguments: &Arguments) -> anyhow::Result<()> {
+    let counts = by_label(world, arguments.text(1), labels::ZONE_LABEL).await?;
+    let even = counts.len() == arguments.integer(4) && counts.values().all(|count| *count == arguments.integer(3));
+    ensure!(even, "they run in {counts:?}");
+    Ok(())
+}
+
+/// When the first pod of the Deployment was created, and so began to wait.
+async fn first_created(world: &World, deployment: &str) -> anyhow::Result<Timestamp> {
+    let pods = world.pods_of_deployment(deployment).await?;
+    let created = pods.iter().filter_map(|pod| Some(pod.metadata.creation_timestamp.as_ref()?.0));
+    created.min().context("the Deployment has no pods")
 }
 
 /// How many pods of the Deployment run on nodes with each value of a label.
