@@ -7,6 +7,10 @@ use tokio::time::Instant;
 /// a genuine server bears; a finer grain would not change what a person calls "within ten seconds".
 pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// For how long that is so. Who waits longer waits for minutes, and a second is fine enough for what a person calls that.
+const CLOSE_LOOKS: Duration = Duration::from_secs(30);
+const LATER_EVERY: Duration = Duration::from_secs(1);
+
 /// What a look at the cluster found.
 pub enum Seen<T> {
     /// It has come true.
@@ -40,14 +44,18 @@ pub async fn eventually<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
 ) -> anyhow::Result<T> {
-    let deadline = Instant::now() + limit;
+    let started = Instant::now();
+    let deadline = started + limit;
     loop {
         match look().await? {
             Seen::Yes(value) => return Ok(value),
             Seen::NotYet(last_seen) if Instant::now() >= deadline => {
                 return Err(NotInTime { expected: expected.to_owned(), limit, last_seen }.into());
             }
-            Seen::NotYet(_) => tokio::time::sleep_until((Instant::now() + LOOK_EVERY).min(deadline)).await,
+            Seen::NotYet(_) => {
+                let pause = if started.elapsed() < CLOSE_LOOKS { LOOK_EVERY } else { LATER_EVERY };
+                tokio::time::sleep_until((Instant::now() + pause).min(deadline)).await;
+            }
         }
     }
 }
@@ -78,6 +86,19 @@ mod tests {
         });
         assert_eq!(value.await.unwrap(), 3);
         assert_eq!(started.elapsed(), 2 * LOOK_EVERY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_wait_looks_less_often_and_sees_the_end() {
+        let started = Instant::now();
+        let mut looks = 0;
+        let hour = Duration::from_secs(3600);
+        let look = async || {
+            looks += 1;
+            Ok(Seen::when(started.elapsed() >= hour, (), String::new))
+        };
+        eventually("an hour", 2 * hour, look).await.unwrap();
+        assert_eq!((started.elapsed(), looks), (hour, 1 + 150 + 3570));
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ Feature: Nodes that are not ours
   Background:
     Given a cluster set up as the guides describe
     And the manifest "ec2-node-class.yaml" is applied
-    And the manifest "node-pool.yaml" is applied
+    And the manifest "node-pool-both-markets.yaml" is applied
 
   @essential @termination.unmanaged-node-not-terminated
   Scenario: Room on a managed node group's node is used, and the node is left alone

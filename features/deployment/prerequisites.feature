@@ -16,7 +16,7 @@ Feature: What an installation needs
     When 2m passes
     And the CRDs are installed
     And the manifest "ec2-node-class.yaml" is applied
-    And the manifest "node-pool.yaml" is applied
+    And the manifest "node-pool-both-markets.yaml" is applied
     And a pod "single" that asks for 1 CPU is created
     Then pod "single" is Running within 3m
 
@@ -39,7 +39,7 @@ Feature: What an installation needs
     And environment variable "INTERRUPTION_QUEUE" of the controller is not set
     And the controller is started
     And the manifest "ec2-node-class.yaml" is applied
-    And the manifest "node-pool.yaml" is applied
+    And the manifest "node-pool-both-markets.yaml" is applied
     And a pod "single" that asks for 1 CPU is created
     And pod "single" is Running within 3m
     When a spot interruption message arrives for the instance
@@ -61,7 +61,7 @@ Feature: What an installation needs
     And the interruption queue does not exist
     And the controller is started
     And the manifest "ec2-node-class.yaml" is applied
-    And the manifest "node-pool.yaml" is applied
+    And the manifest "node-pool-both-markets.yaml" is applied
     And a pod "single" that asks for 1 CPU is created
     And pod "single" is Running within 3m
     Then within 1m the controller logs an error that contains "failed receiving interruption messages"

@@ -8,7 +8,7 @@ Feature: Long work is not cut off
 
   @essential @disruption.do-not-disrupt-pod
   Scenario: The node of a protected Job stays until the Job is complete
-    Given the manifest "node-pool.yaml" is applied
+    Given the manifest "node-pool-both-markets.yaml" is applied
     And the manifest "job.yaml" is applied
     And the pod of Job "nightly" is Running within 3m
     When 10m passes
@@ -20,7 +20,7 @@ Feature: Long work is not cut off
 
   @essential @disruption.do-not-disrupt-not-for-forceful @termination.do-not-disrupt-blocks-drain
   Scenario: Expiry begins at its time and waits for the protected Job
-    Given the manifest "node-pool.yaml" is applied with
+    Given the manifest "node-pool-both-markets.yaml" is applied with
       | spec.template.spec.expireAfter | 5m |
     And the manifest "job.yaml" is applied
     And the pod of Job "nightly" is Running within 3m

@@ -19,7 +19,7 @@ Feature: Nodes have a lifetime
 
   @essential @disruption.expiration-at-lifetime @disruption.budget-not-for-expiration
   Scenario: Expiry comes at its time, whatever budgets say, and pods leave by eviction
-    Given the manifest "node-pool.yaml" is applied with
+    Given the manifest "node-pool-both-markets.yaml" is applied with
       | spec.template.spec.expireAfter | 10m              |
       | spec.disruption.budgets        | [{nodes: '0'}]   |
     And the manifest "web.yaml" is applied

@@ -21,6 +21,7 @@ use crate::features::{Scenario, Step as Line};
 use crate::params::{self, Arguments};
 use crate::world::World;
 use regex::Regex;
+use std::cell::OnceCell;
 use std::pin::Pin;
 
 /// What a step's function answers.
@@ -38,7 +39,8 @@ pub struct Step {
     pub expression: &'static str,
     /// The concept it belongs to.
     pub group: &'static str,
-    pattern: Regex,
+    pattern: String,
+    compiled: OnceCell<Regex>,
     function: StepFunction,
 }
 
@@ -105,7 +107,7 @@ impl Vocabulary {
     /// first start shows.
     pub(crate) fn add(&mut self, expression: &'static str, function: StepFunction) {
         let pattern = params::pattern(expression).unwrap_or_else(|error| panic!("step {expression:?}: {error}"));
-        self.steps.push(Step { expression, group: self.group, pattern, function });
+        self.steps.push(Step { expression, group: self.group, pattern, compiled: OnceCell::new(), function });
     }
 
     /// All steps in reading order.
@@ -116,7 +118,7 @@ impl Vocabulary {
     /// Finds the step that a line asks for.
     pub fn find(&self, scenario: &Scenario, line: &Line) -> Result<(&Step, Arguments), UnknownStep> {
         let location = || format!("{}:{}", scenario.path.display(), line.line);
-        let mut matching = self.steps.iter().filter_map(|step| Some((step, step.pattern.captures(&line.text)?)));
+        let mut matching = self.steps.iter().filter_map(|step| Some((step, step.captures(&line.text)?)));
         let Some((step, captures)) = matching.next() else {
             let nearest = self
                 .steps
@@ -142,6 +144,13 @@ impl Vocabulary {
 }
 
 impl Step {
+    fn captures<'line>(&self, line: &'line str) -> Option<regex::Captures<'line>> {
+        if !line.starts_with(params::beginning(self.expression)) {
+            return None;
+        }
+        self.compiled.get_or_init(|| params::compiled(&self.pattern)).captures(line)
+    }
+
     /// Carries the step out.
     pub fn run<'world>(&self, world: &'world mut World, arguments: Arguments) -> StepFuture<'world> {
         (self.function)(world, arguments)
@@ -151,6 +160,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::path::PathBuf;
 
     fn scenario(text: &str) -> Scenario {
@@ -171,6 +181,16 @@ mod tests {
         let error = Vocabulary::whole().find(&scenario, &scenario.steps[0]).err().unwrap().to_string();
         assert!(error.starts_with("some.feature:7: no step reads \"5m pass by\""), "{error}");
         assert!(error.contains("{duration} passes"), "{error}");
+    }
+
+    #[test]
+    fn every_expression_is_a_pattern_and_stands_once() {
+        let vocabulary = Vocabulary::whole();
+        let mut expressions = BTreeSet::new();
+        for step in vocabulary.steps() {
+            params::compiled(&step.pattern);
+            assert!(expressions.insert(step.expression), "{} stands twice", step.expression);
+        }
     }
 
     #[test]

@@ -51,11 +51,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
             let created = claim.metadata.creation_timestamp.context("the NodeClaim has no creation timestamp")?.0;
             let passed = Duration::try_from(world.now().duration_since(created))?;
             let left = to.checked_sub(passed).with_context(|| format!("{passed:?} have passed already"))?;
+            // Nothing is to be seen before; what comes too early is known by its timestamp.
+            let until_then = from.saturating_sub(passed);
+            world.pass(until_then).await;
             let deleted = world
-                .eventually("the NodeClaim is deleted", left, async || {
-                    let claim = world.subject_claim().await?.context("it vanished without a deletion timestamp")?;
+                .eventually("the NodeClaim is deleted", left.saturating_sub(until_then), async || {
+                    let claim = world.subject_claim().await?.context("it is gone already")?;
                     Ok(match claim.metadata.deletion_timestamp.clone() {
-                        Some(_) => Seen::Yes(world.now()),
+                        Some(at) => Seen::Yes(at.0),
                         None => Seen::NotYet(conditions_of(&claim)),
                     })
                 })
