@@ -248,6 +248,9 @@ phases! {
     }
 }
 
+/// The group of pods that nothing controls.
+pub const NO_OWNER: &str = "no owner";
+
 /// What is known of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodFacts {

@@ -1,12 +1,11 @@
 //! What a Kubernetes object tells of itself: the phase it is in, what it belongs to, the facts worth keeping. Functions over
 //! the object as JSON, whoever watched it.
 
-use super::{NodeClaimFacts, NodeClaimPhase, NodeFacts, NodePhase, PodFacts, PodPhase};
+use super::{NO_OWNER, NodeClaimFacts, NodeClaimPhase, NodeFacts, NodePhase, PodFacts, PodPhase};
 use controller_api::{conditions, labels};
 use serde_json::Value;
 
-/// The group of a pod that nothing controls, and of what belongs to no NodePool.
-const ALONE: &str = "no owner";
+/// The group of what belongs to no NodePool.
 const NO_POOL: &str = "no NodePool";
 
 /// Reasons of the controller's events about a NodeClaim that say why it must go, where no condition does (core spec §10.5).
@@ -66,7 +65,7 @@ pub(super) fn pool_of_tag(tag: Option<&str>) -> &str {
 pub(super) fn owner(pod: &Value) -> String {
     let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let Some(owner) = owners.into_iter().flatten().find(|owner| owner["controller"] == true) else {
-        return ALONE.into();
+        return NO_OWNER.into();
     };
     let (kind, name) = (owner["kind"].as_str().unwrap_or_default(), owner["name"].as_str().unwrap_or_default());
     // The ReplicaSet of a Deployment is named for it and for the hash of its template, which the pod carries.
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(owner(&pod("ReplicaSet", "web-6d9f")), "Deployment web");
         assert_eq!(owner(&pod("ReplicaSet", "web")), "ReplicaSet web");
         assert_eq!(owner(&pod("DaemonSet", "agent")), "DaemonSet agent");
-        assert_eq!(owner(&json!({})), ALONE);
+        assert_eq!(owner(&json!({})), NO_OWNER);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::axis::Axis;
 use super::markup::markup;
 use super::words::{count, instant, tick, usd};
-use crate::chronicle::{Chronicle, Entered, Event, InstancePhase, Lane, Lanes, Phase, Stage};
+use crate::chronicle::{Chronicle, Entered, Event, InstancePhase, Lane, Lanes, NO_OWNER, Phase, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The drawing's width in pixels, of which the labels take the left part.
@@ -290,7 +290,11 @@ impl Drawing<'_> {
         if !labelled {
             // A block of thin lanes has its label in the middle.
             let block = members.len() as f64 * (height + apart) - apart;
-            let text = if members.len() == 1 { name.to_owned() } else { format!("{name} × {}", members.len()) };
+            let text = match members {
+                [only] if name == NO_OWNER => label(only),
+                [_] => name.to_owned(),
+                _ => format!("{name} × {}", members.len()),
+            };
             self.text(0.0, self.y + block / 2.0 + 4.0, "label", &fitted(&text));
         }
         for lane in members {
