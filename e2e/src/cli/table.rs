@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_with_and_without_colours(&std::io::stdout()) {
+    fn columns_line_up_with_and_without_colours() {
         let mut table = Table::new(["ID", "STATE", "ZONE"]);
         table.row([Cell::new("i-1"), Cell::new("running").green(), Cell::new("a")]);
         table.row([Cell::new("i-22"), Cell::new(""), Cell::new("b")]);

@@ -120,7 +120,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &document));
     match arguments.format {
         Format::Json => print_json(&document)?,
-        Format::Text => print(&report::text::render(results, summary, arguments.calls, output::colours(&std::io::stdout())))?,
+        Format::Text => {
+            print(&report::text::render(results, summary, arguments.calls, output::colours(&std::io::stdout())))?
+        }
     }
     written.map_err(CliError::usage)?;
     if let (Some(folder), Format::Text) = (&arguments.report, arguments.format) {

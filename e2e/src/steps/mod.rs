@@ -81,7 +81,7 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 12] = [
+        let groups: [(&'static str, Register); 13] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
