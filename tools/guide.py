@@ -70,7 +70,9 @@ def commands(lines):
 
 
 def pattern(line):
-    return re.compile(".*".join(re.escape(part) for part in line.rstrip().split("…")) + r"\s*")
+    """The expected line as a regular expression. Columns are as wide as their widest cell, so several blanks match any number."""
+    parts = (re.sub(r"(\\ ){2,}", r"\\s+", re.escape(part)) for part in line.rstrip().split("…"))
+    return re.compile(".*".join(parts) + r"\s*")
 
 
 def matches(expected, lines):
@@ -111,7 +113,7 @@ class Shell:
     def run(self, command):
         """Runs a command and answers (exit code, lines)."""
         # Standard input is the script itself, which no command may eat.
-        self.process.stdin.write("{ " + command + "\n} </dev/null\necho; echo " + END + " $?\n")
+        self.process.stdin.write("{ " + command + "\n} </dev/null\ncode=$?; echo; echo " + END + " $code\n")
         self.process.stdin.flush()
         lines, deadline = [], time.monotonic() + COMMAND_LIMIT_S
         while True:

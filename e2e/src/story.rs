@@ -77,6 +77,8 @@ fn kube(call: &Call) -> Option<String> {
     let verb = call.name.split(' ').next().unwrap_or_default();
     let resource = call.name.split(' ').nth(1).unwrap_or_default();
     let object = call.request.get("path").and_then(Value::as_str).and_then(named).unwrap_or_default();
+    // The program alone, without the version and platform that stand behind it.
+    let caller = call.caller.split(['/', ' ']).next().unwrap_or_default();
     let body = &call.request["body"];
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if !(200..300).contains(&call.status) {
@@ -84,7 +86,7 @@ fn kube(call: &Call) -> Option<String> {
         let message = message.as_ref().and_then(|status| status["message"].as_str()).unwrap_or_default();
         // Looking for something that is not there is no refusal.
         return (verb != "get")
-            .then(|| format!("{} {verb} {resource} {object}: refused with {}: {message}", call.caller, call.status));
+            .then(|| format!("{} {verb} {resource} {object}: refused with {}: {message}", caller, call.status));
     }
     match (verb, resource) {
         ("create", "events") => {
@@ -93,16 +95,16 @@ fn kube(call: &Call) -> Option<String> {
             let (kind, name) = (text(&format!("{subject}/kind")), text(&format!("{subject}/name")));
             Some(format!("event {} {} on {kind}/{name}: {message}", text("/type"), text("/reason")))
         }
-        ("create", "nodeclaims") => Some(format!("{} created a NodeClaim {}", call.caller, created_name(call))),
-        ("create", "pods/binding") => Some(format!("{} bound {object} to {}", call.caller, text("/target/name"))),
-        ("create", "pods/eviction") => Some(format!("{} evicted {object}", call.caller)),
+        ("create", "nodeclaims") => Some(format!("{} created a NodeClaim {}", caller, created_name(call))),
+        ("create", "pods/binding") => Some(format!("{} bound {object} to {}", caller, text("/target/name"))),
+        ("create", "pods/eviction") => Some(format!("{} evicted {object}", caller)),
         ("create" | "delete", "nodes" | "pods" | "deployments") => {
             let name = if object.is_empty() { created_name(call) } else { object };
-            Some(format!("{} {verb}d {resource} {name}", call.caller))
+            Some(format!("{} {verb}d {resource} {name}", caller))
         }
-        ("delete", "nodeclaims") => Some(format!("{} deleted nodeclaims {object}", call.caller)),
+        ("delete", "nodeclaims") => Some(format!("{} deleted nodeclaims {object}", caller)),
         ("patch" | "update", "nodes") if body.pointer("/spec/taints").is_some() => {
-            Some(format!("{} set taints of {object}: {}", call.caller, body["spec"]["taints"]))
+            Some(format!("{} set taints of {object}: {}", caller, body["spec"]["taints"]))
         }
         ("patch" | "update", "nodeclaims/status" | "ec2nodeclasses/status") => {
             let conditions = body.pointer("/status/conditions").and_then(Value::as_array)?;
@@ -110,7 +112,7 @@ fn kube(call: &Call) -> Option<String> {
                 format!("{}={}", c["type"].as_str().unwrap_or_default(), c["status"].as_str().unwrap_or_default())
             };
             let conditions: Vec<String> = conditions.iter().map(written).collect();
-            Some(format!("{} set {resource} {object}: {}", call.caller, conditions.join(" ")))
+            Some(format!("{} set {resource} {object}: {}", caller, conditions.join(" ")))
         }
         _ => None,
     }
