@@ -616,6 +616,7 @@ fn completions_are_scripts_that_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = in_repository(&["completions", shell]);
         ended.says(0, &["interrupt", "exhaust", "completions", "endpoint-url"]);
+        assert!(!ended.out.contains("scenario-process"), "{shell} would offer what is not for people");
     }
     let script = in_repository(&["completions", "bash"]).out;
     let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();

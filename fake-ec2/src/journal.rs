@@ -1,6 +1,6 @@
 //! Every API call in the order of its answer, for tests to read and for observers to follow.
 //!
-//! The journal is bounded: at 50,000 entries a day of a busy controller still fits, and 64 MiB of answers is where a
+//! The journal is bounded: at 50,000 entries a day of a busy controller still fits, and 64 MiB of requests and answers is where a
 //! test process starts to feel it. The oldest go first; an observer sees every entry.
 
 use crate::wire::Service;
@@ -32,6 +32,8 @@ pub struct JournalEntry {
     pub user_agent: String,
     /// The request's parameters: form fields as strings, or the JSON document.
     pub params: Value,
+    /// How many bytes the request's body had.
+    pub request_bytes: usize,
     /// The HTTP status of the answer; 0 if an injected fault swallowed it.
     pub status: u16,
     /// AWS's error code, if it was refused.
@@ -44,6 +46,10 @@ impl JournalEntry {
     /// The body of the answer as text.
     pub fn response_text(&self) -> String {
         String::from_utf8_lossy(&self.response).into_owned()
+    }
+
+    fn bytes(&self) -> usize {
+        self.request_bytes + self.response.len()
     }
 
     /// A form field of the request, or a top-level string of its JSON document.
@@ -63,11 +69,11 @@ impl Journal {
     pub(crate) fn push(&mut self, mut entry: JournalEntry) -> Arc<JournalEntry> {
         self.count += 1;
         entry.sequence = self.count;
-        self.bytes += entry.response.len();
+        self.bytes += entry.bytes();
         let entry = Arc::new(entry);
         self.entries.push_back(entry.clone());
         while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_BYTES && self.entries.len() > 1) {
-            self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.response.len());
+            self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.bytes());
         }
         entry
     }

@@ -43,6 +43,13 @@ pub(crate) enum Exchange {
     Lost,
 }
 
+/// When a request came, and how large its body was.
+#[derive(Clone, Copy)]
+struct Arrived {
+    at: Timestamp,
+    bytes: usize,
+}
+
 impl std::fmt::Debug for FakeEc2 {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("FakeEc2")
@@ -97,7 +104,7 @@ impl FakeEc2 {
     }
 
     pub(crate) async fn exchange(&self, request: Request<Bytes>) -> Exchange {
-        let at = self.inner.clock.now();
+        let arrived = Arrived { at: self.inner.clock.now(), bytes: request.body().len() };
         let call = match wire::read(&request) {
             Ok(call) => call,
             Err(unreadable) => {
@@ -115,11 +122,11 @@ impl FakeEc2 {
             Some(Outcome::Delay(duration)) => tokio::time::sleep(duration).await,
             Some(Outcome::LostReply) => lost_reply = true,
             Some(Outcome::LostRequest) => {
-                self.record(&call, params, at, None);
+                self.record(&call, params, arrived, None);
                 return Exchange::Lost;
             }
             Some(Outcome::Hang) => {
-                self.record(&call, params, at, None);
+                self.record(&call, params, arrived, None);
                 return std::future::pending().await;
             }
         }
@@ -131,10 +138,10 @@ impl FakeEc2 {
             None => self.perform(&call).await,
         };
         if lost_reply {
-            self.record(&call, params, at, None);
+            self.record(&call, params, arrived, None);
             return Exchange::Lost;
         }
-        self.record(&call, params, at, Some(&response));
+        self.record(&call, params, arrived, Some(&response));
         Exchange::Answered(response)
     }
 
@@ -209,16 +216,17 @@ impl FakeEc2 {
         tokio::time::sleep(wait).await;
     }
 
-    fn record(&self, call: &Call, params: serde_json::Value, at: Timestamp, response: Option<&Response<Bytes>>) {
+    fn record(&self, call: &Call, params: serde_json::Value, arrived: Arrived, response: Option<&Response<Bytes>>) {
         let entry = JournalEntry {
             sequence: 0,
-            at,
+            at: arrived.at,
             answered_at: self.inner.clock.now(),
             service: call.service,
             action: call.action.clone(),
             caller: call.caller.clone(),
             user_agent: call.user_agent.clone(),
             params,
+            request_bytes: arrived.bytes,
             status: response.map_or(0, |response| response.status().as_u16()),
             error_code: response.and_then(error_code),
             response: response.map_or_else(Bytes::new, |response| response.body().clone()),

@@ -295,6 +295,8 @@ async fn the_journal_tells_the_latest_calls_and_filters_them() {
     let call = &journal["calls"][0];
     assert_eq!((&call["status"], &call["errorCode"]), (&json!(400), &json!("InvalidVpcID.NotFound")));
     assert_eq!(call["parameters"], json!({"VpcId.1": "vpc-0123"}));
+    let form = "Action=DescribeVpcs&VpcId.1=vpc-0123&Version=2016-11-15";
+    assert_eq!(call["requestBytes"], form.len());
     refused(&served.control("GET", "/journal?limit=0", "").await, 400, "limit", &["1 to 1000"]);
     refused(&served.control("GET", "/journal?service=s3", "").await, 400, "service", &["ec2, sqs"]);
     refused(&served.control("GET", "/journal?errors=maybe", "").await, 400, "errors", &["true or false"]);

@@ -27,7 +27,10 @@ enum Name {
     Fish,
 }
 
-pub(crate) fn run(arguments: &Arguments, mut program: Command) -> Result<u8, CliError> {
+pub(crate) fn run(arguments: &Arguments, program: &Command) -> Result<u8, CliError> {
+    // Hidden commands are not for people, and the scripts would offer them.
+    let offered = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut program = Command::new("trysquare").version("").args(program.get_arguments()).subcommands(offered);
     let shell = match arguments.shell {
         Name::Bash => Shell::Bash,
         Name::Zsh => Shell::Zsh,

@@ -115,7 +115,7 @@ pub fn main() -> ExitCode {
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
-        Command::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
     };
     ExitCode::from(outcome.unwrap_or_else(|error| {

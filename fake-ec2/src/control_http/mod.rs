@@ -29,6 +29,9 @@ const OPENAPI: &str = include_str!("openapi.json");
 const DEFAULT_LIMIT: u64 = 100;
 const MAX_LIMIT: u64 = 1_000;
 
+/// Fault rules at a time. Each call is held against each of them; a person keeps a handful.
+const MAX_FAULTS: usize = 1_000;
+
 /// Whether a path belongs to the control API.
 pub(crate) fn concerns(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -407,9 +410,13 @@ fn list_faults(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
 
 fn add_fault(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
     let rule = fault::read(fields)?;
+    let mut faults = lock(&ec2.inner.faults);
+    if faults.entries().count() >= MAX_FAULTS {
+        let error = format!("there are {MAX_FAULTS} fault rules already; remove some with DELETE {PREFIX}/faults");
+        return Err(Refusal::new(StatusCode::CONFLICT, error));
+    }
     let shown = rule.clone();
-    let id = lock(&ec2.inner.faults).add(rule);
-    Ok(fault::show(id, &shown, 0))
+    Ok(fault::show(faults.add(rule), &shown, 0))
 }
 
 fn clear_faults(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {

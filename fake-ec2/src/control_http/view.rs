@@ -92,6 +92,7 @@ pub(super) fn call(entry: &JournalEntry) -> Value {
         caller,
         user_agent,
         params,
+        request_bytes,
         status,
         error_code,
         response,
@@ -108,6 +109,7 @@ pub(super) fn call(entry: &JournalEntry) -> Value {
         // No answer left if a fault swallowed it.
         "status": (*status != 0).then_some(status),
         "errorCode": error_code,
+        "requestBytes": request_bytes,
         "responseBytes": response.len(),
     })
 }

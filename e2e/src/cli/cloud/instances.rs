@@ -99,10 +99,12 @@ impl State {
         }
     }
 
-    /// From now to this instant, as people say it; nothing if it is past or no instant.
-    pub(super) fn until(&self, at: &str) -> Option<String> {
-        let left = at.parse::<Timestamp>().ok()?.duration_since(self.now).as_secs();
-        (left > 0).then(|| span(left))
+    /// "at 12:57:15Z, in 2m0s"; an instant that is past is told without the wait.
+    pub(super) fn when(&self, at: &Value) -> String {
+        let Some(at) = at.as_str().and_then(|at| at.parse::<Timestamp>().ok()) else { return "soon".into() };
+        let left = at.duration_since(self.now).as_secs();
+        let wait = if left > 0 { format!(", in {}", span(left)) } else { String::new() };
+        format!("at {}{wait}", at.strftime("%H:%M:%SZ"))
     }
 
     pub(super) fn table(&self, all: bool, colours: bool) -> String {

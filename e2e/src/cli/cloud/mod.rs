@@ -18,7 +18,7 @@ Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no fake-ec2 answers.";
 /// What can be done to a cloud that is served.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Shows the instances of the served cloud, and where capacity is short.
+    /// Shows the served instances, and where capacity is short.
     #[command(visible_alias = "instances", after_help = format!("\
 Examples:
   trysquare cloud                          the instances there are
@@ -206,9 +206,7 @@ impl Deed {
     fn outcome(self, instance: &Instance, state: &State, answer: &Value) -> String {
         let told = match self {
             Self::Interrupt => {
-                let at = answer["reclaimAt"].as_str().unwrap_or_default();
-                let left = state.until(at).map(|left| format!(", in {left}")).unwrap_or_default();
-                format!("spot notice sent; AWS takes it back at {at}{left}")
+                format!("spot notice sent; AWS takes it back {}", state.when(&answer["reclaimAt"]))
             }
             Self::Rebalance => "rebalance recommendation sent".to_owned(),
             Self::Terminate => {
