@@ -267,7 +267,12 @@ fn check_spread(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations
     }
     let places = places(snapshot, schedule);
     let bound = snapshot.pods_by_node();
+    let preferred_taints = has_preferred_taints(snapshot);
     for (pod, constraint) in spread_kinds(snapshot, &places) {
+        // Whether nodes with such taints take part depends on what each pod had to give up, which the answer does not tell.
+        if constraint.honors_taints && preferred_taints {
+            continue;
+        }
         let key = constraint.topology_key.as_str();
         let counts = |other: &Pod| {
             other.name.namespace == pod.name.namespace
@@ -295,6 +300,13 @@ fn check_spread(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations
             found.unless(fits, Rule::Spread, format!("{domain} with {} over {key}", pod.name));
         }
     }
+}
+
+fn has_preferred_taints(snapshot: &Snapshot) -> bool {
+    let of_nodes =
+        snapshot.nodes.values().filter_map(|node| node.node.as_ref()?.spec.as_ref()?.taints.as_ref()).flatten();
+    let of_pools = snapshot.pools.values().flat_map(|pool| pool.taints());
+    of_nodes.chain(of_pools).any(|taint| taint.effect == "PreferNoSchedule")
 }
 
 /// One pod of each kind that was given a place and must be spread, with the constraint.

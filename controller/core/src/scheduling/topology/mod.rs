@@ -133,7 +133,8 @@ impl Topology {
     }
 
     /// What a place would have to be for the pod to be spread as it wants: each answer names one domain per label, those
-    /// with the fewest pods first, among equals the market that is preferred at launch, or by name. A pod without constraints gets one answer that asks for nothing.
+    /// with the fewest pods first, equals by name (markets in the order in which launches prefer them). At least one
+    /// answer; for a pod without constraints one that asks for nothing.
     pub(super) fn choices(&self, wishes: &Wishes<'_>, place: &Place<'_>) -> Result<Vec<Requirements>, Closed> {
         let mut open: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
         for (index, spread) in wishes.spread.iter().enumerate() {
@@ -165,21 +166,8 @@ impl Topology {
                 .collect();
         }
         // All choices name the same labels.
-        let first = choices.iter().take(1);
-        match first.filter_map(|choice| self.unlabelled(wishes, place, choice)).next() {
-            Some(incompatible) => Err(Closed::NoLabel(incompatible)),
-            None => Ok(choices),
-        }
-    }
-
-    fn unlabelled(&self, wishes: &Wishes<'_>, place: &Place<'_>, choice: &Requirements) -> Option<Incompatible> {
-        let missing = choice.iter().filter(|domain| !place.requirements.contains(domain.key()));
-        // A pod's own requirement gives a planned node the label.
-        let is_given = |domain: &&Requirement| {
-            place.allow == AllowUndefined::WellKnown && wishes.requirements.contains(domain.key())
-        };
-        let missing: Requirements = missing.filter(|domain| !is_given(domain)).cloned().collect();
-        place.requirements.compatible(&missing, place.allow).err()
+        choices.first().map_or(Ok(()), |choice| labelled(wishes, place, choice)).map_err(Closed::NoLabel)?;
+        Ok(choices)
     }
 
     /// The facts behind [`Closed::Spread`].
@@ -198,6 +186,15 @@ impl Topology {
             }
         }
     }
+}
+
+/// Whether the place has, or will have, the labels that the choice names. A pod's own requirement gives one to a planned
+/// node.
+fn labelled(wishes: &Wishes<'_>, place: &Place<'_>, choice: &Requirements) -> Result<(), Incompatible> {
+    let is_planned = place.allow == AllowUndefined::WellKnown;
+    let is_known = |key: &str| place.requirements.contains(key) || (is_planned && wishes.requirements.contains(key));
+    let missing: Requirements = choice.iter().filter(|domain| !is_known(domain.key())).cloned().collect();
+    place.requirements.compatible(&missing, place.allow)
 }
 
 fn market(key: &str, domain: &str) -> Option<CapacityType> {
