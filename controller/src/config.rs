@@ -558,6 +558,25 @@ mod tests {
     }
 
     #[test]
+    fn the_controllers_own_node_comes_from_the_downward_api() {
+        let own_node = |environment: &[(&str, &str)]| read(&["--cluster-name=demo"], environment).unwrap().own_node;
+        assert_eq!(own_node(&[("NODE_NAME", "ip-10-0-0-1")]).as_deref(), Some("ip-10-0-0-1"));
+        assert_eq!(own_node(&[("NODE_NAME", "")]), None);
+        assert_eq!(own_node(&[]), None);
+    }
+
+    #[test]
+    fn a_queue_given_as_arn_or_url_is_warned_of() {
+        let warnings = |queue: &str| {
+            read(&["--cluster-name=demo"], &[("INTERRUPTION_QUEUE", queue)]).unwrap().warnings.join("\n")
+        };
+        for queue in ["arn:aws:sqs:us-west-2:123456789012:demo", "https://sqs.us-west-2.amazonaws.com/123456789012/demo"] {
+            assert!(warnings(queue).contains("is the queue's name, not its ARN or URL"), "{}", warnings(queue));
+        }
+        assert_eq!(warnings("Karpenter-demo_1.fifo"), "");
+    }
+
+    #[test]
     fn concurrency_grows_with_the_cpu() {
         let concurrency = |cores: &str, least, most| {
             read(&["--cluster-name=demo", "--cpu-requests", cores], &[]).unwrap().concurrency(least, most)

@@ -20,7 +20,7 @@ Feature: Nodes that are not ours
     And no NodeClaim exists
     And the node of managed node group "system" was never touched by the controller
 
-  @essential @deployment.coexists-with-cluster-autoscaler
+  @deployment.coexists-with-cluster-autoscaler
   Scenario: While Cluster Autoscaler scales too, capacity is bought twice, and ours goes when it is empty
     When a pod "single" that asks for 1 CPU is created
     And managed node group "workers" grows by a node
@@ -62,7 +62,7 @@ Feature: Nodes that are not ours
     And pod "single" is Running within 3m
     When the controller runs on the node
     Then within 30s event "ControllerOnManagedNode" on the node contains "require karpenter.sh/nodepool DoesNotExist in the node affinity of its pods"
-    When 10m passes
+    When 2m passes
     Then exactly 1 warning of the controller's log contains "the controller runs on a node that it manages"
 
   @extension @deployment.controller-not-on-managed-nodes

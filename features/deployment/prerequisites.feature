@@ -47,7 +47,7 @@ Feature: What an installation needs
     Then the NodeClaim still exists
     And no call of sqs was made by the controller
 
-  @essential @extension @interruption.disabled-without-queue
+  @extension @interruption.disabled-without-queue
   Scenario: That no notices are heard is said at the start
     Given a cluster set up as the guides describe, its controller not yet started
     And environment variable "INTERRUPTION_QUEUE" of the controller is not set

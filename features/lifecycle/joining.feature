@@ -28,7 +28,7 @@ Feature: Nodes join the cluster
     When the node role is given an access entry
     Then all 10 pods of Deployment "nginx" are Running within 20m
 
-  @essential @deployment.node-auth-access-entry-or-configmap
+  @deployment.node-auth-access-entry-or-configmap
   Scenario: An access entry alone lets nodes join
     Given the manifest "node-pool-both-markets.yaml" is applied
     When a pod "single" that asks for 1 CPU is created

@@ -77,7 +77,7 @@ Feature: NodeClaims and their nodes
     Then pod "single" is Running within 10s
     And condition "Initialized" of the NodeClaim is "True" with reason "Initialized" within 5s
 
-  @essential @lifecycle.manual-nodeclaim
+  @lifecycle.manual-nodeclaim
   Scenario: A NodeClaim can be made by hand, and its node is nobody's to remove
     When the objects are applied
       """

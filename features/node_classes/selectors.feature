@@ -91,7 +91,7 @@ Feature: Selectors that match nothing
       | [{tags: {karpenter.sh/discovery: other, Name: '*us-west-2c'}}]                                               | 0       |
       | [{tags: {karpenter.sh/discovery: demo, Name: '*us-west-2c'}}, {tags: {Name: demo/SubnetPrivateus-west-2a}}] | 2       |
 
-  @essential @node_classes.all-matching-security-groups-attached
+  @node_classes.all-matching-security-groups-attached
   Scenario: Every security group that matches is attached
     Given a cluster set up as the guides describe
     And the manifest "ec2-node-class.yaml" is applied with

@@ -7,7 +7,7 @@ Feature: Which instance is bought
     And the manifest "ec2-node-class.yaml" is applied
 
   # In us-west-2 on demand: c5.large costs 0.085, m5.large 0.096, r5.large 0.126 dollars an hour; they have 4, 8 and 16 GiB.
-  @essential @provisioning.cheapest-fitting-type-on-demand
+  @provisioning.cheapest-fitting-type-on-demand
   Scenario Outline: A pod of <memory> is given the cheapest type that holds it
     Given the manifest "node-pool.yaml" is applied with
       | spec.template.spec.requirements | [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}, {key: node.kubernetes.io/instance-type, operator: In, values: [r5.large, m5.large, c5.large]}] |
@@ -31,7 +31,7 @@ Feature: Which instance is bought
       | 5Gi    | m5.large |
       | 10Gi   | r5.large |
 
-  @provisioning.cheapest-fitting-type-on-demand
+  @essential @provisioning.cheapest-fitting-type-on-demand
   Scenario: On demand the lowest price decides
     Given the manifest "node-pool-both-markets.yaml" is applied with
       | spec.template.spec.requirements | [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}, {key: karpenter.k8s.aws/instance-family, operator: In, values: [c5, m5, r5]}, {key: kubernetes.io/arch, operator: In, values: [amd64]}] |
