@@ -27,7 +27,7 @@ first-build:
 	tools/first-build.sh
 
 ##@ Working on it
-.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day
+.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day kubectl kubectl-test
 core: ## The everyday loop: format, lint and test the deciding crate alone; builds neither kube nor the EC2 SDK
 	cargo fmt --package controller-core
 	cargo clippy --package controller-core --all-targets -- --deny warnings
@@ -61,6 +61,12 @@ sabotage: first-build ## Break the product on purpose, one patch at a time; each
 
 quiet-day: build ## A virtual day without changes, with an interruption at its end
 	$(TRYSQUARE) test --tags @quiet-day --calls
+
+kubectl: ## Build the genuine kubectl of Kubernetes 1.36, once (needs Go)
+	tools/build-kubectl.sh
+
+kubectl-test: ## Drive fake-kube with it: the sessions of fake-kube/tests/kubectl
+	TRYSQUARE_KUBECTL=$$(tools/build-kubectl.sh) cargo test --package fake-kube --test kubectl
 
 ##@ Continuous integration
 .PHONY: ci
