@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/trysquare/targ
 TRYSQUARE = $(CARGO_TARGET_DIR)/debug/trysquare
 
 ##@ Using it
-.PHONY: demo test e2e clients-test build
+.PHONY: demo test e2e build
 demo: build ## Build, run the @essential scenarios on the embedded backend, print the results
 	$(TRYSQUARE) test --tags @essential
 
@@ -19,19 +19,15 @@ test: first-build ## Every test: units, contracts, scenarios (no cluster, no acc
 e2e: build ## Every scenario on the embedded backend
 	$(TRYSQUARE) test
 
-clients-test: ## fake-ec2 as boto3 and the AWS command line see it (needs tools/python-requirements.txt)
-	cargo build --package fake-ec2 --bin fake-ec2
-	FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 python3 -m pytest -p no:cacheprovider fake-ec2/tests/clients
-
-build: first-build ## The trysquare program
-	cargo build --package e2e --bin trysquare
+build: first-build ## The programs: trysquare, and fake-ec2 for use without a cluster
+	cargo build --package e2e --package fake-ec2 --bin trysquare --bin fake-ec2
 
 .PHONY: first-build
 first-build:
 	tools/first-build.sh
 
 ##@ Working on it
-.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day report-test
+.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day
 core: ## The everyday loop: format, lint and test the deciding crate alone; builds neither kube nor the EC2 SDK
 	cargo fmt --package controller-core
 	cargo clippy --package controller-core --all-targets -- --deny warnings
@@ -66,12 +62,27 @@ sabotage: first-build ## Break the product on purpose, one patch at a time; each
 quiet-day: build ## A virtual day without changes, with an interruption at its end
 	$(TRYSQUARE) test --tags @quiet-day --calls
 
-report-test: build ## Check report.html against report.json in a browser (needs Node.js and Chromium)
+##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
+.PHONY: clients guide kubectl-test clients-test report-test
+clients: ## Make kubectl, the AWS CLI and boto3, once, and print where they are
+	tools/clients.sh
+
+guide: build ## Run every block of docs/guide and compare its output
+	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PATH" python3 tools/guide.py
+
+kubectl-test: first-build ## fake-kube as kubectl sees it: the sessions of fake-kube/tests/kubectl
+	TRYSQUARE_KUBECTL=$$(tools/build-kubectl.sh) cargo test --workspace --test kubectl
+
+clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
+	PATH="$$(tools/clients.sh):$$PATH" FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 \
+		python3 -m pytest --quiet -p no:cacheprovider fake-ec2/tests/clients
+
+report-test: build ## report.html against report.json, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test kubectl-test clients-test report-test guide ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

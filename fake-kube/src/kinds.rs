@@ -20,6 +20,7 @@ pub(crate) enum Builtin {
     StatefulSet,
     DaemonSet,
     Job,
+    CronJob,
     PodDisruptionBudget,
     StorageClass,
     PriorityClass,

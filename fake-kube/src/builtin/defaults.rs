@@ -1,5 +1,6 @@
 //! Defaults of built-in kinds, as far as clients can see them.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::kinds::Builtin;
@@ -82,8 +83,21 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             }
             template(spec);
         }
+        Builtin::CronJob => {
+            let spec = spec_of(object);
+            set(spec, "concurrencyPolicy", json!("Allow"));
+            set(spec, "suspend", json!(false));
+            set(spec, "successfulJobsHistoryLimit", json!(3));
+            set(spec, "failedJobsHistoryLimit", json!(1));
+            if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| template.get_mut("spec")) {
+                template(job);
+            }
+        }
         Builtin::Service => service(spec_of(object)),
-        Builtin::Secret => set(object, "type", json!("Opaque")),
+        Builtin::Secret => {
+            encode_texts(object);
+            set(object, "type", json!("Opaque"));
+        }
         Builtin::PersistentVolume => {
             let spec = spec_of(object);
             set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
@@ -120,6 +134,15 @@ fn spec_of(object: &mut Value) -> &mut Value {
 
 fn items<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// `stringData` is for writing alone: its texts become data, before anybody reads the object.
+fn encode_texts(secret: &mut Value) {
+    let texts = secret.as_object_mut().and_then(|fields| fields.remove("stringData"));
+    for (key, text) in texts.as_ref().and_then(Value::as_object).into_iter().flatten() {
+        let encoded = STANDARD.encode(text.as_str().unwrap_or_default());
+        child(secret, "data")[key] = json!(encoded);
+    }
 }
 
 fn template(spec: &mut Value) {

@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
     row("apps", "daemonsets", "daemonset", "DaemonSet", &["ds"], "nsga", Builtin::DaemonSet),
     row("apps", "controllerrevisions", "controllerrevision", "ControllerRevision", &[], "n", Builtin::Plain),
     row("batch", "jobs", "job", "Job", &[], "nsga", Builtin::Job),
-    row("batch", "cronjobs", "cronjob", "CronJob", &["cj"], "nsga", Builtin::Plain),
+    row("batch", "cronjobs", "cronjob", "CronJob", &["cj"], "nsga", Builtin::CronJob),
     row("policy", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &["pdb"], "nsg", Builtin::PodDisruptionBudget),
     row("storage.k8s.io", "storageclasses", "storageclass", "StorageClass", &["sc"], "", Builtin::StorageClass),
     row("storage.k8s.io", "csinodes", "csinode", "CSINode", &[], "", Builtin::Plain),

@@ -43,6 +43,12 @@ impl Kit {
         self.kube.service().oneshot(request).await
     }
 
+    /// Asks for an answer in some form.
+    pub(crate) async fn accept(&self, method: &str, path: &str, accept: &str) -> Response<Body> {
+        let request = Request::builder().method(method).uri(path).header("accept", accept);
+        self.kube.service().oneshot(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap()
+    }
+
     async fn ask(&self, method: &str, path: &str, media: &str, body: &str) -> Answer {
         let response = self.send(method, path, media, body).await.unwrap();
         let code = response.status().as_u16();
@@ -116,6 +122,12 @@ impl Lines {
     pub(crate) async fn within(&mut self, seconds: u64) -> Option<Value> {
         let frame = tokio::time::timeout(std::time::Duration::from_secs(seconds), self.body.frame()).await.ok()??;
         serde_json::from_slice(&frame.unwrap().into_data().unwrap()).ok()
+    }
+
+    /// The next piece of text, if one comes within so many virtual seconds.
+    pub(crate) async fn text(&mut self, seconds: u64) -> Option<String> {
+        let frame = tokio::time::timeout(std::time::Duration::from_secs(seconds), self.body.frame()).await.ok()??;
+        String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).ok()
     }
 
     /// Whether the server has closed the stream.

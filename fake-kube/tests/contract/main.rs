@@ -12,6 +12,8 @@ mod karpenter;
 mod kit;
 mod objects;
 mod patches;
+mod people;
 mod pods;
 mod reading;
+mod tables;
 mod watching;

@@ -1,98 +1,23 @@
-//! A cluster to try with kubectl: the server on a socket, its actors, two nodes and a kubelet that is always content.
-//!
-//! ```text
-//! cargo run -p fake-kube --example serve -- --kubeconfig /tmp/kubeconfig deploy/chart/crds/*.yaml
-//! kubectl --kubeconfig /tmp/kubeconfig get nodes
-//! ```
+//! Two things that make a server look like a cluster: nodes that register, and a kubelet that is always content.
 //!
 //! Pods that are bound run at once; those that need not run for ever end well after two seconds; deleted ones end at
 //! once. Nothing runs inside of any of them.
 
-use std::{collections::BTreeMap, error::Error, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use controller_clock::Clock;
-use fake_kube::{ApiClient, DeleteOptions, FakeKube, Options, ServingCertificate, WatchEvent, actors, resources};
-use serde::Deserialize;
+use fake_kube::{ApiClient, DeleteOptions, WatchEvent, resources};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long a pod that need not run for ever takes.
 const WORK: Duration = Duration::from_secs(2);
-
-struct Arguments {
-    listen: String,
-    kubeconfig: PathBuf,
-    nodes: usize,
-    definitions: Vec<PathBuf>,
-}
-
-fn arguments() -> Result<Arguments, String> {
-    const USAGE: &str = "usage: serve [--listen ADDRESS:PORT] [--nodes COUNT] --kubeconfig FILE [CRD.yaml ...]";
-    let mut given =
-        Arguments { listen: "127.0.0.1:0".into(), kubeconfig: PathBuf::new(), nodes: 2, definitions: vec![] };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} needs a value\n{USAGE}"));
-        match word.as_str() {
-            "--listen" => given.listen = value()?,
-            "--kubeconfig" => given.kubeconfig = value()?.into(),
-            "--nodes" => {
-                let text = value()?;
-                given.nodes = text.parse().map_err(|_| format!("--nodes: {text:?} is not a number\n{USAGE}"))?;
-            }
-            flag if flag.starts_with('-') => return Err(format!("unknown option {flag}\n{USAGE}")),
-            file => given.definitions.push(file.into()),
-        }
-    }
-    if given.kubeconfig.as_os_str().is_empty() {
-        return Err(format!("--kubeconfig says where to write how to reach the server\n{USAGE}"));
-    }
-    Ok(given)
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { listen, kubeconfig, nodes, definitions } = match arguments() {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("{message}");
-            std::process::exit(2);
-        }
-    };
-    let clock = Clock::system();
-    let kube = FakeKube::new(Options::new(clock.clone()));
-    for file in &definitions {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        for document in serde_yaml_ng::Deserializer::from_str(&text) {
-            let definition = Value::deserialize(document).map_err(|error| format!("{}: {error}", file.display()))?;
-            kube.install_crd(definition).map_err(|error| format!("{}: {error}", file.display()))?;
-        }
-    }
-    for number in 1..=nodes {
-        join(&kube.client("kubelet"), number)?;
-    }
-    let listener = TcpListener::bind(&listen).await.map_err(|error| format!("--listen {listen}: {error}"))?;
-    let address = listener.local_addr()?;
-    let certificate =
-        ServingCertificate::generate(&["localhost", "127.0.0.1", &address.ip().to_string()], clock.now())?;
-    std::fs::write(&kubeconfig, certificate.kubeconfig(&format!("https://{address}")))
-        .map_err(|error| format!("--kubeconfig {}: {error}", kubeconfig.display()))?;
-    println!("serving on https://{address}; try: kubectl --kubeconfig {} get nodes", kubeconfig.display());
-    tokio::select! {
-        ended = kube.serve(listener, &certificate) => ended?,
-        () = actors::run(kube.clone(), actors::Options::default()) => {}
-        () = kubelet(kube.client("kubelet")) => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    Ok(())
-}
 
 fn now(client: &ApiClient) -> String {
     client.kube().clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A node registers and reports ready.
-fn join(client: &ApiClient, number: usize) -> Result<(), fake_kube::Status> {
+pub(crate) fn join(client: &ApiClient, number: usize) -> Result<(), fake_kube::Status> {
     let (name, now) = (format!("node-{number}"), now(client));
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
@@ -147,9 +72,9 @@ fn renew(client: &ApiClient) {
     }
 }
 
-async fn kubelet(client: ApiClient) {
+pub(crate) async fn run(client: ApiClient) {
     let mut pods = client.watch(&resources::PODS);
-    let mut ending: BTreeMap<(String, String), tokio::time::Instant> = BTreeMap::new();
+    let mut ending: BTreeMap<(String, String), Instant> = BTreeMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_secs(10));
     loop {
         let next = ending.values().min().copied();
@@ -161,7 +86,7 @@ async fn kubelet(client: ApiClient) {
             },
             _ = heartbeat.tick() => renew(&client),
             () = until(next) => {
-                let due = ending.extract_if(.., |_, at| *at <= tokio::time::Instant::now());
+                let due = ending.extract_if(.., |_, at| *at <= Instant::now());
                 for ((namespace, name), _) in due.collect::<Vec<_>>() {
                     if let Ok(pod) = client.get(&resources::PODS, Some(&namespace), &name) {
                         report(&client, &pod, "Succeeded");
@@ -172,14 +97,14 @@ async fn kubelet(client: ApiClient) {
     }
 }
 
-async fn until(instant: Option<tokio::time::Instant>) {
+async fn until(instant: Option<Instant>) {
     match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
+        Some(instant) => sleep_until(instant).await,
         None => sleep(Duration::MAX).await,
     }
 }
 
-fn attend(client: &ApiClient, pod: &Value, ending: &mut BTreeMap<(String, String), tokio::time::Instant>) {
+fn attend(client: &ApiClient, pod: &Value, ending: &mut BTreeMap<(String, String), Instant>) {
     let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     if text("/spec/nodeName").is_empty() {
@@ -191,7 +116,7 @@ fn attend(client: &ApiClient, pod: &Value, ending: &mut BTreeMap<(String, String
     } else if text("/status/phase") == "Pending" {
         report(client, pod, "Running");
         if text("/spec/restartPolicy") != "Always" {
-            ending.insert((namespace.to_owned(), name.to_owned()), tokio::time::Instant::now() + WORK);
+            ending.insert((namespace.to_owned(), name.to_owned()), Instant::now() + WORK);
         }
     }
 }
