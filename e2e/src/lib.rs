@@ -4,6 +4,8 @@
 //! [`scenario`] (one scenario in its own process), [`runner`] (many of them), [`report`].
 
 pub mod backend;
+mod catalogue;
+pub mod chronicle;
 pub mod cli;
 pub mod cloud;
 pub mod eventually;

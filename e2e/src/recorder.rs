@@ -4,6 +4,7 @@
 //! hash and counts as it grows, so that two runs can be compared; its lines are kept only where a file is asked for. The
 //! timeline is the readable part, printed when a scenario fails.
 
+use crate::chronicle::Chronicler;
 use controller_clock::Clock;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,17 @@ impl Call {
         let path = self.request.get("path").and_then(Value::as_str).unwrap_or_default();
         path.split('?').next().unwrap_or_default().split('/').filter(|part| !part.is_empty()).collect()
     }
+
+    /// The pod, with its namespace, whose eviction was asked for.
+    pub(crate) fn evicted_pod(&self) -> Option<String> {
+        if self.name != "create pods/eviction" {
+            return None;
+        }
+        match self.path_parts().as_slice() {
+            [.., "namespaces", namespace, "pods", pod, "eviction"] => Some(format!("{namespace}/{pod}")),
+            _ => None,
+        }
+    }
 }
 
 /// A pod that a client asked to be removed.
@@ -96,7 +108,10 @@ pub struct JournalSummary {
 
 /// Collects what happens. Cheap to clone; all clones write to the same record.
 #[derive(Clone, Default)]
-pub struct Recorder(Arc<Mutex<Record>>);
+pub struct Recorder {
+    record: Arc<Mutex<Record>>,
+    chronicler: Chronicler,
+}
 
 #[derive(Default)]
 struct Record {
@@ -115,16 +130,24 @@ struct Record {
 impl Recorder {
     /// Keeps every line of the journal in a file as well.
     pub fn with_file(file: std::fs::File) -> Self {
-        Self(Arc::new(Mutex::new(Record { file: Some(std::io::BufWriter::new(file)), ..Record::default() })))
+        let record = Record { file: Some(std::io::BufWriter::new(file)), ..Record::default() };
+        Self { record: Arc::new(Mutex::new(record)), chronicler: Chronicler::default() }
     }
 
-    /// Whose instants log lines and told lines carry.
+    /// What happened as data. Requests are passed on to it; everything else is told by whoever sees it.
+    pub fn chronicler(&self) -> &Chronicler {
+        &self.chronicler
+    }
+
+    /// Whose instants log lines, told lines and the chronicle carry. The scenario begins now.
     pub fn set_clock(&self, clock: Clock) {
+        self.chronicler.begin(clock.clone());
         self.record().clock = Some(clock);
     }
 
     /// Records a request.
     pub fn call(&self, call: &Call) {
+        self.chronicler.call(call);
         let line = serde_json::json!({
             "at": call.at,
             "wire": match call.wire { Wire::Kube => "kube", Wire::Aws => "aws" },
@@ -204,7 +227,7 @@ impl Recorder {
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.record.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -165,6 +165,7 @@ fn died(task: &Task, step: &str, message: String) -> ScenarioResult {
         virtual_s: 0.0,
         wall_s: 0.0,
         journal: Default::default(),
+        chronicle: Default::default(),
         repeat: None,
     }
 }

@@ -1,7 +1,9 @@
 //! The timeline's lines: which requests are worth telling a person, and in which words.
 
+use crate::chronicle::{self, CloudCall};
 use crate::recorder::{Call, Wire};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A line for the timeline, or nothing for what is only routine.
 pub(crate) fn line(call: &Call) -> Option<(&'static str, String)> {
@@ -12,11 +14,8 @@ pub(crate) fn line(call: &Call) -> Option<(&'static str, String)> {
 }
 
 fn aws(call: &Call) -> Option<String> {
-    let action = call.name.split(':').nth(1).unwrap_or_default();
     let failed = !(200..300).contains(&call.status);
-    let routine = ["Describe", "Get", "List", "Receive"].iter().any(|prefix| action.starts_with(prefix));
-    let dry_run = call.request.get("DryRun").and_then(Value::as_str) == Some("true");
-    if (routine && !failed) || dry_run {
+    if (is_read(call) && !failed) || is_dry_run(call) {
         return None;
     }
     let answer = call.response.as_str().unwrap_or_default();
@@ -24,6 +23,47 @@ fn aws(call: &Call) -> Option<String> {
     let detail: Vec<&str> = told.iter().flat_map(|open| between(answer, open)).take(6).collect();
     let outcome = if failed { format!("refused with {}: ", call.status) } else { String::new() };
     Some(format!("{} {outcome}{}", call.name, detail.join(" ")))
+}
+
+fn is_read(call: &Call) -> bool {
+    let action = call.name.split(':').nth(1).unwrap_or_default();
+    ["Describe", "Get", "List", "Receive"].iter().any(|prefix| action.starts_with(prefix))
+}
+
+fn is_dry_run(call: &Call) -> bool {
+    call.request.get("DryRun").and_then(Value::as_str) == Some("true")
+}
+
+/// A call to AWS as the chronicle keeps it, without its time; nothing for reads, dry runs, and what only passes messages or
+/// credentials.
+pub(crate) fn aws_write(call: &Call) -> Option<CloudCall> {
+    let service = call.name.split(':').next().unwrap_or_default();
+    if is_read(call) || is_dry_run(call) || matches!(service, "sqs" | "sts") {
+        return None;
+    }
+    let named = |key: &str| {
+        matches!(key, "LaunchTemplateName" | "LaunchTemplateId" | "InstanceProfileName" | "RoleName")
+            || key.starts_with("InstanceId.")
+            || key.starts_with("ResourceId.")
+    };
+    let parameters = call.request.as_object().into_iter().flatten();
+    let asked = parameters.filter(|(key, _)| named(key)).filter_map(|(_, value)| value.as_str());
+    let answer = call.response.as_str().unwrap_or_default();
+    // CreateFleet lists ids as bare items; RunInstances and TerminateInstances name the element.
+    let launched = between(answer, "<item>").filter(|text| text.starts_with("i-"));
+    let answered = launched.chain(between(answer, "<instanceId>"));
+    let mut errors: BTreeMap<String, u64> = BTreeMap::new();
+    for code in between(answer, "<Code>").chain(between(answer, "<errorCode>")) {
+        *errors.entry(code.to_owned()).or_default() += 1;
+    }
+    Some(CloudCall {
+        at_ms: 0,
+        action: call.name.clone(),
+        caller: call.caller.split(' ').next().unwrap_or_default().to_owned(),
+        status: call.status,
+        objects: chronicle::call_objects(asked.chain(answered).map(str::to_owned)),
+        errors,
+    })
 }
 
 /// The texts that follow an opening tag.

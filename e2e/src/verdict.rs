@@ -1,5 +1,6 @@
 //! What came of a scenario: the schema that the scenario's process, the reports and `--format json` share.
 
+use crate::chronicle::Chronicle;
 use crate::features::Scenario;
 use crate::recorder::JournalSummary;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct ScenarioResult {
     pub wall_s: f64,
     /// The requests it made.
     pub journal: JournalSummary,
+    /// What happened in it.
+    #[serde(default)]
+    pub chronicle: Chronicle,
     /// Set where the scenario ran twice: whether both journals were equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,

@@ -2,6 +2,7 @@
 //! touches a socket or a file.
 
 use super::{Backend, CONTROLLER};
+use crate::chronicle::follow;
 use crate::cloud::{Cloud, FakeCloud};
 use crate::invariants::{self, Invariants, Seen};
 use crate::kubelet::{Cluster, Kubelets};
@@ -127,6 +128,8 @@ impl Embedded {
         let client = self.client("kubelet");
         let kubelets = Kubelets::new(client, self.cloud.clone(), self.clock.clone(), cluster, seed, recorder.clone());
         self.parts.spawn_local(kubelets.run());
+        let chronicle = self.kube.client("chronicle");
+        self.parts.spawn_local(follow(&chronicle, &self.ec2, self.clock.clone(), recorder.chronicler().clone()));
         let watcher = Watcher {
             kube: self.kube.client("invariants"),
             ec2: self.ec2.clone(),

@@ -138,6 +138,7 @@ impl Cloud {
         let at = after(now, SPOT_NOTICE);
         if let Some(instance) = self.instances.get_mut(id) {
             instance.reclaim_at = Some(at);
+            self.instance_revision += 1;
         }
         self.set_spot_status(now, &request, "active", "marked-for-termination");
         self.schedule(at, Due::Reclaim { instance: id.into() });
