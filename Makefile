@@ -27,7 +27,7 @@ first-build:
 	tools/first-build.sh
 
 ##@ Working on it
-.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day
+.PHONY: core fmt lint deny crds golden fidelity twice sabotage quiet-day report-test
 core: ## The everyday loop: format, lint and test the deciding crate alone; builds neither kube nor the EC2 SDK
 	cargo fmt --package controller-core
 	cargo clippy --package controller-core --all-targets -- --deny warnings
@@ -61,6 +61,9 @@ sabotage: first-build ## Break the product on purpose, one patch at a time; each
 
 quiet-day: build ## A virtual day without changes, with an interruption at its end
 	$(TRYSQUARE) test --tags @quiet-day --calls
+
+report-test: build ## Check report.html against report.json in a browser (needs Node.js and Chromium)
+	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
 ##@ Continuous integration
 .PHONY: ci

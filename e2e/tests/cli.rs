@@ -363,11 +363,16 @@ fn the_report_is_what_its_documentation_says() {
     let text = std::fs::read_to_string(folder.0.join("out/report.json")).unwrap();
     assert_eq!(ended.out, text + "\n", "--format json prints what report.json holds");
     let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(keys(&report), ["scenarios", "schema_version", "summary", "trysquare_version"]);
+    let whole = ["catalogue", "command", "scenarios", "schema_version", "started_at", "summary", "trysquare_version"];
+    assert_eq!(keys(&report), whole);
     assert_eq!(keys(&report["summary"]), ["failed", "passed", "skipped", "virtual_s", "wall_s"]);
     assert_eq!((&report["summary"]["passed"], &report["summary"]["failed"]), (&1.into(), &1.into()));
     let [passed, failed] = report["scenarios"].as_array().unwrap().as_slice() else { panic!("{report}") };
-    assert_eq!(keys(passed), ["backend", "journal", "repeat", "scenario", "seed", "verdict", "virtual_s", "wall_s"]);
+    assert_eq!(report["command"], serde_json::json!(["test", ".", "--report", "out", "--twice", "--format", "json"]));
+    let of_result = ["backend", "chronicle", "journal", "repeat", "scenario", "seed", "verdict", "virtual_s", "wall_s"];
+    assert_eq!(keys(passed), of_result);
+    assert_eq!(passed["chronicle"]["ended_ms"], 62_000);
+    assert_eq!(passed["chronicle"]["steps"], serde_json::json!([{"began_ms": 0, "ended_ms": 60_000}]));
     assert_eq!(keys(&passed["scenario"]), ["feature", "line", "name", "path", "steps", "tags"]);
     assert_eq!(keys(&passed["journal"]), ["calls", "entries", "sha256"]);
     // The minute of the scenario, and the two seconds in which the invariants are looked at once more.
@@ -377,8 +382,12 @@ fn the_report_is_what_its_documentation_says() {
     assert_eq!(keys(&failed["verdict"]), ["last_observed", "message", "outcome", "step", "timeline"]);
     assert_eq!(failed["verdict"]["outcome"], "failed");
     let documentation = include_str!("../../docs/report.md");
-    for key in
-        keys(&report).into_iter().chain(keys(passed)).chain(keys(&failed["verdict"])).chain(keys(&passed["journal"]))
+    for key in keys(&report)
+        .into_iter()
+        .chain(keys(passed))
+        .chain(keys(&failed["verdict"]))
+        .chain(keys(&passed["journal"]))
+        .chain(keys(&passed["chronicle"]))
     {
         assert!(documentation.contains(&key), "{key} is not documented");
     }
@@ -392,6 +401,32 @@ fn the_report_is_what_its_documentation_says() {
     assert!(junit.contains(r#"<testsuite name="&lt;F&gt; &amp; &quot;G&quot;" tests="1" failures="0">"#), "{junit}");
     assert!(junit.contains(r#"<testsuites tests="2" failures="1" skipped="0""#), "{junit}");
     assert_well_formed(&junit);
+}
+
+#[test]
+fn the_page_of_a_report_is_there_and_can_be_drawn_anew() {
+    let folder = Folder::with("x.feature", QUICK);
+    folder.run(&["test", "x.feature", "--report", "out"]).says(0, &["1 passed", "report: out/report.html"]);
+    let page = || std::fs::read_to_string(folder.0.join("out/report.html")).unwrap();
+    let first = page();
+    assert!(first.starts_with("<!DOCTYPE html>") && first.contains("1 passed, 0 failed, 0 skipped"), "{first}");
+    folder.write("out/report.html", "spoilt");
+    folder.run(&["report", "out"]).says(0, &["report: out/report.html"]);
+    assert_eq!(page(), first);
+}
+
+#[test]
+fn a_report_that_cannot_be_read_is_named_with_what_would_be_right() {
+    let folder = Folder::new();
+    folder.write("other/report.json", r#"{"schema_version": 99}"#);
+    folder.write("broken/report.json", "[]");
+    for (name, text) in [
+        ("absent", "cannot read absent/report.json; name a folder that --report wrote"),
+        ("other", "other/report.json has schema version 99; this program reads version 1"),
+        ("broken", "broken/report.json is no report of trysquare"),
+    ] {
+        folder.run(&["report", name]).says(2, &[text]);
+    }
 }
 
 fn keys(value: &serde_json::Value) -> Vec<String> {

@@ -3,6 +3,7 @@
 mod interrupt;
 mod list;
 mod output;
+mod report;
 mod steps;
 mod test;
 
@@ -48,6 +49,8 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
+    /// Writes report.html and junit.xml anew from the report.json of a run.
+    Report(report::Arguments),
     /// Lists scenarios with their tags.
     List(list::Arguments),
     /// Lists the sentences that scenarios may use.
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),

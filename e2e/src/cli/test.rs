@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// How many scenarios at a time [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-    /// Write report.json, junit.xml and the journals into this folder.
+    /// Write report.html, report.json, junit.xml and the journals into this folder.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Print how many calls of each kind every scenario made.
@@ -107,20 +107,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     };
     #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
     let started = std::time::Instant::now();
+    #[allow(clippy::disallowed_methods)] // The report says when it was made, outside every simulation.
+    let started_at = jiff::Timestamp::now();
     let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
     interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;
     let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
     progress.bar.finish_and_clear();
-    let summary = report::Summary::of(&results, started.elapsed());
+    let command = std::env::args().skip(1).collect();
+    let document = report::Document::new(results, started.elapsed(), started_at, command);
+    let report::Document { summary, scenarios: results, .. } = &document;
     // Whatever becomes of the files: what was found out is printed.
-    let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &results, &summary));
+    let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &document));
     match arguments.format {
-        Format::Json => print_json(&report::document(&results, &summary))?,
+        Format::Json => print_json(&document)?,
         Format::Text => {
-            print(&report::text::render(&results, &summary, arguments.calls, std::io::stdout().is_terminal()))?
+            print(&report::text::render(results, summary, arguments.calls, std::io::stdout().is_terminal()))?
         }
     }
     written.map_err(CliError::usage)?;
+    if let (Some(folder), Format::Text) = (&arguments.report, arguments.format) {
+        print(&format!("report: {}\n", report::page(folder).display()))?;
+    }
     let could_not_start =
         |result: &ScenarioResult| matches!(&result.verdict, Verdict::Failed(f) if f.step == crate::scenario::START);
     Ok(if results.iter().all(could_not_start) {
