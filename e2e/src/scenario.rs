@@ -122,13 +122,16 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         let outcome = futures::FutureExt::catch_unwind(AssertUnwindSafe(step.run(&mut world, arguments))).await;
         recorder.chronicler().step_ended();
         let broken = world.broken_invariant();
+        if matches!(outcome, Ok(Ok(()))) && broken.is_none() {
+            continue;
+        }
+        // Whoever watches has not seen the last instant yet.
+        tokio::task::yield_now().await;
         let message = match outcome {
-            Ok(Ok(())) => match broken {
-                Some(invariant) => {
-                    return failed(format!("invariant, during: {} {}", line.keyword, line.text), invariant, None);
-                }
-                None => continue,
-            },
+            Ok(Ok(())) => {
+                let step = format!("invariant, during: {} {}", line.keyword, line.text);
+                return failed(step, broken.unwrap_or_default(), None);
+            }
             Ok(Err(error)) => explain(&error),
             Err(panic) => format!("panicked: {}", panic_text(&*panic)),
         };

@@ -86,7 +86,7 @@ fn kube(call: &Call) -> Option<String> {
         let message = message.as_ref().and_then(|status| status["message"].as_str()).unwrap_or_default();
         // Looking for something that is not there is no refusal.
         return (verb != "get")
-            .then(|| format!("{} {verb} {resource} {object}: refused with {}: {message}", caller, call.status));
+            .then(|| format!("{caller} {verb} {resource} {object}: refused with {}: {message}", call.status));
     }
     match (verb, resource) {
         ("create", "events") => {
@@ -95,16 +95,16 @@ fn kube(call: &Call) -> Option<String> {
             let (kind, name) = (text(&format!("{subject}/kind")), text(&format!("{subject}/name")));
             Some(format!("event {} {} on {kind}/{name}: {message}", text("/type"), text("/reason")))
         }
-        ("create", "nodeclaims") => Some(format!("{} created a NodeClaim {}", caller, created_name(call))),
-        ("create", "pods/binding") => Some(format!("{} bound {object} to {}", caller, text("/target/name"))),
-        ("create", "pods/eviction") => Some(format!("{} evicted {object}", caller)),
+        ("create", "nodeclaims") => Some(format!("{caller} created a NodeClaim {}", created_name(call))),
+        ("create", "pods/binding") => Some(format!("{caller} bound {object} to {}", text("/target/name"))),
+        ("create", "pods/eviction") => Some(format!("{caller} evicted {object}")),
         ("create" | "delete", "nodes" | "pods" | "deployments") => {
             let name = if object.is_empty() { created_name(call) } else { object };
-            Some(format!("{} {verb}d {resource} {name}", caller))
+            Some(format!("{caller} {verb}d {resource} {name}"))
         }
-        ("delete", "nodeclaims") => Some(format!("{} deleted nodeclaims {object}", caller)),
+        ("delete", "nodeclaims") => Some(format!("{caller} deleted nodeclaims {object}")),
         ("patch" | "update", "nodes") if body.pointer("/spec/taints").is_some() => {
-            Some(format!("{} set taints of {object}: {}", caller, body["spec"]["taints"]))
+            Some(format!("{caller} set taints of {object}: {}", body["spec"]["taints"]))
         }
         ("patch" | "update", "nodeclaims/status" | "ec2nodeclasses/status") => {
             let conditions = body.pointer("/status/conditions").and_then(Value::as_array)?;
@@ -112,7 +112,7 @@ fn kube(call: &Call) -> Option<String> {
                 format!("{}={}", c["type"].as_str().unwrap_or_default(), c["status"].as_str().unwrap_or_default())
             };
             let conditions: Vec<String> = conditions.iter().map(written).collect();
-            Some(format!("{} set {resource} {object}: {}", caller, conditions.join(" ")))
+            Some(format!("{caller} set {resource} {object}: {}", conditions.join(" ")))
         }
         _ => None,
     }

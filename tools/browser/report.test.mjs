@@ -1,12 +1,12 @@
-// What report.html shows in a browser, against report.json beside it. Each number is worked out here from the JSON anew; none
-// of the program's code is used.
+// What report.html shows in a browser, against report.json beside it, for a run of sample.feature. Each number is worked out
+// here from the JSON anew; none of the program's code is used.
 //
-//   node --test                      runs the sample features with the program (TRYSQUARE names it)
-//   CHROMIUM=/path node --test       with this browser
+//   make report-test                             builds the program and runs this
+//   TRYSQUARE=… CHROMIUM=… node --test           with this program and this browser
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -29,10 +29,15 @@ let report;
 before(async () => {
   assert.ok(program, 'TRYSQUARE does not name the program; `make report-test` sets it');
   assert.ok(executablePath, 'no chromium under /usr/bin; install it, or name one in CHROMIUM');
-  folder = mkdtempSync(join(tmpdir(), 'trysquare-report-'));
-  const run = spawnSync(program, ['test', 'features', '--report', folder, '--twice'], { cwd: here, encoding: 'utf8' });
+  const work = mkdtempSync(join(tmpdir(), 'trysquare-report-'));
+  folder = join(work, 'out');
+  cpSync(join(here, 'sample.feature'), join(work, 'sample.feature'));
+  cpSync(join(here, '../../features/manifests'), join(work, 'manifests'), { recursive: true });
+  const nginx = readFileSync(join(work, 'manifests/nginx.yaml'), 'utf8');
+  writeFileSync(join(work, 'manifests/many.yaml'), nginx.replaceAll('nginx', 'many').replace('replicas: 10', 'replicas: 200'));
+  const run = spawnSync(program, ['test', 'sample.feature', '--report', 'out', '--twice'], { cwd: work, encoding: 'utf8' });
   assert.equal(run.status, 1, `one of the sample scenarios fails, no more and no less:\n${run.stdout}${run.stderr}`);
-  assert.match(run.stdout, /report: .*report\.html\n$/);
+  assert.match(run.stdout, /\nreport: out\/report\.html\n$/);
   // No scenario is skipped on the embedded backend, so a verdict is changed, and a run made to differ; the program draws
   // the page from that.
   const path = join(folder, 'report.json');
@@ -51,7 +56,7 @@ before(async () => {
 
 after(async () => {
   await browser?.close();
-  if (folder) rmSync(folder, { recursive: true });
+  if (folder) rmSync(dirname(folder), { recursive: true });
 });
 
 /** Opens the page; whatever it says on the console or asks of the network is remembered. */
@@ -178,6 +183,17 @@ test('the timeline draws every pod, NodeClaim, node and instance, and the tables
     }
     if (calls.length) assert.equal((await cells('Calls to AWS')).length, calls.length);
   }
+});
+
+test('two quiet hours are one cut, whose length is told', async () => {
+  const { page } = await open();
+  await page.click('#expand');
+  const index = report.scenarios.findIndex((result) => result.scenario.tags.includes('quiet'));
+  const cuts = page.locator(`#scenario-${index} svg.timeline .cut`);
+  assert.equal(await cuts.count(), 1);
+  assert.match(await cuts.locator('text').textContent(), /1h59m|2h/);
+  const [from, to] = await cuts.locator('rect').evaluate((one) => [+one.getAttribute('x'), +one.getAttribute('width')]);
+  assert.ok(from > 214 && to < (1148 - 214) / 4, `${from} ${to}`);
 });
 
 test('bars and marks stand where the axis says', async () => {

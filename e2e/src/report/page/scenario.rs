@@ -45,7 +45,7 @@ pub(super) fn legend(out: &mut String) {
     }
     out.push_str(
         "<li><svg width=\"28\" height=\"12\" aria-hidden=\"true\"><rect class=\"cut-sample\" width=\"28\" height=\"12\"/></svg> \
-         <b>cut</b>: a long time without a change, drawn short</li>\n\
+         <b>cut</b>: a long time in which no step begins and nothing changes, drawn short</li>\n\
          </ul>\n<p>Numbers along the top are steps of the scenario. Groups of more than 24 are drawn as areas of numbers. \
          Point at anything to read it; the tables below each timeline tell the same.</p></details>\n",
     );
@@ -158,6 +158,8 @@ enum StepOutcome {
     Held,
     Failed,
     NotRun,
+    /// The scenario's process died and told nothing.
+    Unknown,
 }
 
 fn step_outcome(result: &ScenarioResult, index: usize, step: &Step) -> StepOutcome {
@@ -168,6 +170,7 @@ fn step_outcome(result: &ScenarioResult, index: usize, step: &Step) -> StepOutco
             StepOutcome::Failed
         }
         _ if index < begun => StepOutcome::Held,
+        _ if result.journal.entries == 0 => StepOutcome::Unknown,
         _ => StepOutcome::NotRun,
     }
 }
@@ -183,6 +186,7 @@ fn steps(out: &mut String, result: &ScenarioResult) {
             StepOutcome::Held => ("held", ""),
             StepOutcome::Failed => ("failed", "failed"),
             StepOutcome::NotRun => ("not-run", "not run"),
+            StepOutcome::Unknown => ("not-run", ""),
         };
         let (at, took) = match result.chronicle.steps.get(index) {
             Some(span) => (instant(span.began_ms), instant(span.ended_ms - span.began_ms.min(span.ended_ms))),

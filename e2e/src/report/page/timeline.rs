@@ -6,7 +6,9 @@
 use super::axis::Axis;
 use super::markup::markup;
 use super::words::{count, instant, tick, usd};
-use crate::chronicle::{Chronicle, Entered, Event, InstancePhase, Lane, Lanes, NO_OWNER, Phase, Stage};
+use crate::chronicle::{
+    Chronicle, CloudCall, Entered, Event, InstanceFacts, InstancePhase, Lane, Lanes, NO_OWNER, Phase, Stage,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The drawing's width in pixels, of which the labels take the left part.
@@ -57,8 +59,8 @@ pub(super) fn render(out: &mut String, chronicle: &Chronicle, title: &str, id: &
             known.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
         },
     );
-    let instance_label = |lane: &Lane<_, InstancePhase>| -> String {
-        let facts: &crate::chronicle::InstanceFacts = &lane.facts;
+    let instance_label = |lane: &Lane<InstanceFacts, InstancePhase>| {
+        let facts = &lane.facts;
         let price = facts.usd_per_hour.map(usd).unwrap_or_default();
         // The region is the same for all; its zone's last letter tells them apart.
         format!("{} {} {} {price}", facts.instance_type, last_part(&facts.zone), facts.capacity_type)
@@ -105,7 +107,8 @@ fn description(chronicle: &Chronicle) -> String {
     )
 }
 
-/// Every instant at which something is drawn.
+/// Every instant at which a step begins or something changes. Events and housekeeping (launch templates that are renewed
+/// twice an hour) are not among them: they would keep a quiet day long.
 fn instants(chronicle: &Chronicle) -> BTreeSet<u64> {
     fn of_lanes<F, P>(lanes: &Lanes<F, P>) -> impl Iterator<Item = u64> {
         let phases = lanes.lanes.iter().flat_map(|lane| lane.phases.iter().map(|entered| entered.at_ms));
@@ -120,8 +123,8 @@ fn instants(chronicle: &Chronicle) -> BTreeSet<u64> {
     all.extend(
         chronicle.evictions.iter().flat_map(|eviction| [Some(eviction.asked_ms), eviction.evicted_ms]).flatten(),
     );
-    all.extend(chronicle.calls.iter().map(|call| call.at_ms));
-    all.extend(chronicle.events.iter().map(|event| event.at_ms));
+    let told = |call: &&CloudCall| launches(&call.action) || terminates(&call.action);
+    all.extend(chronicle.calls.iter().filter(told).map(|call| call.at_ms));
     all.extend(chronicle.cost.steps.iter().map(|step| step.at_ms));
     all
 }
@@ -153,7 +156,7 @@ fn frame(out: &mut String, chronicle: &Chronicle, axis: &Axis, height: f64) {
         let told = tick((cut.to_ms - cut.from_ms) / 1_000 * 1_000);
         markup!(
             out,
-            "<g class=\"cut\"><title>{} without a change, drawn short</title>\
+            "<g class=\"cut\"><title>{} in which no step begins and nothing changes, drawn short</title>\
              <rect x=\"{}\" y=\"17\" width=\"{}\" height=\"{}\"/>",
             told,
             px(cut.from_x),
@@ -404,8 +407,7 @@ impl Drawing<'_> {
 
     /// Rows of marks: what was said and done at an instant.
     fn marks(&mut self, chronicle: &Chronicle) {
-        let launches = |action: &str| matches!(action, "ec2:CreateFleet" | "ec2:RunInstances");
-        let told = |call: &crate::chronicle::CloudCall| {
+        let told = |call: &CloudCall| {
             let errors = call.errors.iter().map(|(code, times)| format!("{times} × {code}"));
             let detail: Vec<String> = call.objects.iter().cloned().chain(errors).collect();
             (call.at_ms, format!("{} {}", call.action, detail.join(", ")))
@@ -431,7 +433,6 @@ impl Drawing<'_> {
                 .map(event_told)
                 .collect()
         };
-        let terminates = |action: &str| action == "ec2:TerminateInstances";
         let others = |action: &str| !launches(action) && !terminates(action);
         let rows = [
             ("Launches", "launch", "CreateFleet, RunInstances", calls(&launches)),
@@ -554,6 +555,14 @@ impl Drawing<'_> {
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         markup!(self.out, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", class, px(x), px(y), text);
     }
+}
+
+fn launches(action: &str) -> bool {
+    matches!(action, "ec2:CreateFleet" | "ec2:RunInstances")
+}
+
+fn terminates(action: &str) -> bool {
+    action == "ec2:TerminateInstances"
 }
 
 /// When an instance was given notice.
