@@ -567,10 +567,11 @@ mod tests {
 
     #[test]
     fn a_queue_given_as_arn_or_url_is_warned_of() {
-        let warnings = |queue: &str| {
-            read(&["--cluster-name=demo"], &[("INTERRUPTION_QUEUE", queue)]).unwrap().warnings.join("\n")
-        };
-        for queue in ["arn:aws:sqs:us-west-2:123456789012:demo", "https://sqs.us-west-2.amazonaws.com/123456789012/demo"] {
+        let warnings =
+            |queue: &str| read(&["--cluster-name=demo"], &[("INTERRUPTION_QUEUE", queue)]).unwrap().warnings.join("\n");
+        for queue in
+            ["arn:aws:sqs:us-west-2:123456789012:demo", "https://sqs.us-west-2.amazonaws.com/123456789012/demo"]
+        {
             assert!(warnings(queue).contains("is the queue's name, not its ARN or URL"), "{}", warnings(queue));
         }
         assert_eq!(warnings("Karpenter-demo_1.fifo"), "");

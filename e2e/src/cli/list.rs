@@ -1,8 +1,8 @@
 //! `trysquare list`: which scenarios there are, and which rows of the catalogue have one.
 
-use super::rows::{self, Row};
 use super::table::{Cell, Table};
 use super::{CliError, Format, PASSED, output, print, print_json};
+use crate::catalogue::{self, Row};
 use crate::features::{self, Scenario, Selection};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let selection = Selection::new(arguments.tags.as_deref(), arguments.name.as_deref()).map_err(CliError::usage)?;
     let scenarios = features::load(&arguments.paths).map_err(CliError::usage)?;
-    let catalogue = rows::all();
+    let catalogue = catalogue::rows();
     match (arguments.rows, arguments.format) {
         (false, Format::Json) => print_json(&described(&catalogue, selected(&selection, &scenarios)))?,
         (false, Format::Text) => print(&scenario_tables(&catalogue, &selected(&selection, &scenarios)))?,

@@ -6,7 +6,6 @@ mod interrupt;
 mod list;
 mod output;
 mod report;
-mod rows;
 mod serve;
 mod steps;
 mod table;
