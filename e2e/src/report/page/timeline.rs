@@ -26,9 +26,6 @@ const TOLD: usize = 12;
 /// The average width of a character of the drawing's text.
 const CHARACTER: f64 = 6.0;
 
-/// Which lines and marks a title is given.
-type Titled = (f64, String);
-
 /// Draws the timeline. `title` names it for those who do not see it.
 pub(super) fn render(out: &mut String, chronicle: &Chronicle, title: &str, id: &str) {
     let axis = Axis::new(instants(chronicle), chronicle.ended_ms, LEFT, RIGHT);
@@ -285,8 +282,7 @@ impl Drawing<'_> {
         // Pods are many and alike: they share the label of their owner.
         let labelled = kind != "pod" && members.len() <= LABELLED_LANES;
         let (height, apart) = match members.len() {
-            _ if labelled => (14.0, 3.0),
-            1 => (14.0, 3.0),
+            number if labelled || number == 1 => (14.0, 3.0),
             2..=6 => (8.0, 2.0),
             _ => (5.0, 1.0),
         };
@@ -365,14 +361,7 @@ impl Drawing<'_> {
         self.text(0.0, top + AREA_HEIGHT / 2.0 + 4.0, "label", &fitted(name));
         self.text(LEFT - 4.0, top + 9.0, "scale", &peak.to_string());
         self.text(LEFT - 4.0, bottom, "scale", "0");
-        markup!(
-            self.out,
-            "<rect class=\"plot\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
-            LEFT,
-            px(top),
-            px(RIGHT - LEFT),
-            AREA_HEIGHT
-        );
+        self.plot(top, AREA_HEIGHT);
         let height = |count: u64| AREA_HEIGHT * count as f64 / peak.max(1) as f64;
         let stack = [Stage::Serving, Stage::Warned, Stage::Starting, Stage::Waiting, Stage::Ending];
         for (level, stage) in stack.iter().enumerate() {
@@ -435,20 +424,20 @@ impl Drawing<'_> {
         };
         let others = |action: &str| !launches(action) && !terminates(action);
         let rows = [
-            ("Launches", "launch", "CreateFleet, RunInstances", calls(&launches)),
-            ("Terminations", "terminate", "TerminateInstances", calls(&terminates)),
-            ("Other AWS writes", "other", "", calls(&others)),
-            ("Spot notices", "notice", "", notices),
-            ("Evictions", "evict", "", evictions.collect()),
-            ("Warning events", "warning", "", events("Warning")),
-            ("Normal events", "normal", "", events("Normal")),
+            ("Launches", "launch", calls(&launches)),
+            ("Terminations", "terminate", calls(&terminates)),
+            ("Other AWS writes", "other", calls(&others)),
+            ("Spot notices", "notice", notices),
+            ("Evictions", "evict", evictions.collect()),
+            ("Warning events", "warning", events("Warning")),
+            ("Normal events", "normal", events("Normal")),
         ];
         if rows.iter().all(|(.., marks)| marks.is_empty()) {
             return;
         }
         self.heading("Marks", "");
         self.y += 18.0;
-        for (label, shape, _, marks) in rows.into_iter().filter(|(.., marks)| !marks.is_empty()) {
+        for (label, shape, marks) in rows.into_iter().filter(|(.., marks)| !marks.is_empty()) {
             self.text(0.0, self.y + 10.0, "label", label);
             self.text(LEFT - 10.0, self.y + 10.0, "scale", &marks.len().to_string());
             for (x, number, title) in gathered(marks, self.axis) {
@@ -512,28 +501,21 @@ impl Drawing<'_> {
         let y = |amount: f64| bottom - (COST_HEIGHT - 12.0) * amount / cost.peak_usd_per_hour.max(1e-9);
         self.text(LEFT - 4.0, y(cost.peak_usd_per_hour) + 4.0, "scale", &usd(cost.peak_usd_per_hour));
         self.text(LEFT - 4.0, bottom, "scale", "$0");
-        markup!(
-            self.out,
-            "<rect class=\"plot\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
-            LEFT,
-            px(top),
-            px(RIGHT - LEFT),
-            COST_HEIGHT
-        );
+        self.plot(top, COST_HEIGHT);
         let mut line = format!("M{} {}", px(LEFT), px(bottom));
-        let mut titles: Vec<(f64, f64, Titled)> = Vec::new();
+        let mut titles: Vec<(f64, f64, f64, String)> = Vec::new();
         for (index, step) in cost.steps.iter().enumerate() {
             let until_ms = cost.steps.get(index + 1).map_or(self.end_ms, |next| next.at_ms);
             let (from, to) = (self.axis.x(step.at_ms), self.axis.x(until_ms));
             line += &format!("H{}V{}", px(from), px(y(step.usd_per_hour)));
             let told =
                 format!("{} per hour from {} to {}", usd(step.usd_per_hour), instant(step.at_ms), instant(until_ms));
-            titles.push((from, to, (step.usd_per_hour, told)));
+            titles.push((from, to, step.usd_per_hour, told));
         }
         line += &format!("H{}", px(RIGHT));
         markup!(self.out, "<path class=\"cost-area\" d=\"{}V{}H{}z\"/>", line, px(bottom), px(LEFT));
         markup!(self.out, "<path class=\"cost\" d=\"{}\"/>\n", line);
-        for (from, to, (amount, told)) in titles {
+        for (from, to, amount, told) in titles {
             markup!(self.out, "<g data-cost=\"{}\"><title>{}</title>", amount, told);
             markup!(
                 self.out,
@@ -550,6 +532,18 @@ impl Drawing<'_> {
             self.out.push_str("</g>\n");
         }
         self.y = bottom + 4.0;
+    }
+
+    /// The ground of an area or of the cost.
+    fn plot(&mut self, top: f64, height: f64) {
+        markup!(
+            self.out,
+            "<rect class=\"plot\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
+            LEFT,
+            px(top),
+            px(RIGHT - LEFT),
+            height
+        );
     }
 
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
