@@ -11,6 +11,10 @@ use serde_json::Value;
 
 use crate::store::{Stored, to_bytes};
 
+/// Bodies of the kept entries together: lists of a large cluster weigh megabytes each, and a thousand of them would not
+/// fit. Enough for the writes of a scenario, whose bodies weigh some kilobytes.
+const MAX_KEPT_BYTES: usize = 128 * 1024 * 1024;
+
 /// A body that is serialised only when somebody looks at it.
 #[derive(Clone, Debug)]
 pub enum Payload {
@@ -33,6 +37,16 @@ impl Payload {
             Self::Bytes(bytes) => bytes.clone(),
             Self::Json(value) => to_bytes(value),
             Self::Object(stored) => stored.bytes(),
+        }
+    }
+}
+
+impl Payload {
+    /// What keeping this costs beyond what the server keeps anyway.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Empty | Self::Json(_) | Self::Object(_) => 0,
         }
     }
 }
@@ -64,6 +78,12 @@ pub struct JournalEntry {
     pub response: Payload,
 }
 
+impl JournalEntry {
+    fn weight(&self) -> usize {
+        self.request.weight() + self.response.weight()
+    }
+}
+
 /// Called with every entry as it is written. Must not call the server.
 pub type Observer = Box<dyn Fn(&JournalEntry) + Send + Sync>;
 
@@ -76,6 +96,7 @@ pub(crate) struct Journal {
 struct Inner {
     next: u64,
     limit: usize,
+    kept_bytes: usize,
     entries: VecDeque<Arc<JournalEntry>>,
     observers: Vec<Observer>,
 }
@@ -107,14 +128,42 @@ impl Journal {
             observer(&entry);
         }
         if inner.limit > 0 {
+            inner.kept_bytes += entry.weight();
             inner.entries.push_back(Arc::new(entry));
-            if inner.entries.len() > inner.limit {
-                inner.entries.pop_front();
+            while inner.entries.len() > inner.limit || (inner.kept_bytes > MAX_KEPT_BYTES && inner.entries.len() > 1) {
+                let gone = inner.entries.pop_front().map_or(0, |gone| gone.weight());
+                inner.kept_bytes -= gone;
             }
         }
     }
 
     pub(crate) fn entries(&self) -> Vec<Arc<JournalEntry>> {
         self.lock().entries.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_kept_by_number_and_by_weight() {
+        let large = Bytes::from(vec![0; 1024 * 1024]);
+        let journal = Journal::new(1_000);
+        for _ in 0..400 {
+            journal.record(JournalEntry {
+                sequence: 0,
+                at: Timestamp::UNIX_EPOCH,
+                user_agent: "tester".into(),
+                verb: "list",
+                path: "/api/v1/pods".into(),
+                request: Payload::Empty,
+                status: 200,
+                response: Payload::Bytes(large.clone()),
+            });
+        }
+        let entries = journal.entries();
+        assert_eq!(entries.len() * large.len(), MAX_KEPT_BYTES);
+        assert_eq!(entries.last().map(|entry| entry.sequence), Some(399), "the newest are kept");
     }
 }

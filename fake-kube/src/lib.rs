@@ -6,7 +6,7 @@
 //! answers.
 //!
 //! Deliberately absent: authentication and authorisation (every caller may do everything), admission webhooks,
-//! quotas, protobuf bodies.
+//! quotas, replies in protobuf form.
 
 mod status;
 

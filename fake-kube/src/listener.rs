@@ -50,6 +50,9 @@ const REFUSALS: usize = 64;
 /// Pause after a failed accept: what causes one (no file descriptors left) does not pass at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The HTTP library takes no smaller buffer.
+const LEAST_HEAD_BYTES: usize = 8 * 1024;
+
 /// The first byte of a TLS connection: a handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -67,7 +70,7 @@ pub struct Limits {
     pub body: Duration,
     /// How long a peer may leave an answer unread.
     pub unread: Duration,
-    /// Size of a request's head in bytes. Long selectors stand in the request line.
+    /// Size of a request's head in bytes, 8 KiB at least. Long selectors stand in the request line.
     pub head_bytes: usize,
 }
 
@@ -265,7 +268,7 @@ async fn connection(
     let served = http1::Builder::new()
         .timer(time.clone())
         .header_read_timeout(limits.head)
-        .max_buf_size(limits.head_bytes)
+        .max_buf_size(limits.head_bytes.max(LEAST_HEAD_BYTES))
         .serve_connection(TokioIo::new(stream), answer)
         .await;
     if let Err(error) = served {

@@ -331,13 +331,11 @@ impl Server {
                     None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
                     Some("scale") => {
                         let scale = scale::of(kind, &stored.value)?;
-                        Ok(Answer::json(
-                            200,
-                            &match form {
-                                Rendering::Table(include) => table::of_scale(scale, include, state.now),
-                                _ => scale,
-                            },
-                        ))
+                        let shown = match form {
+                            Rendering::Table(include) => table::of_scale(scale, include, state.now),
+                            _ => scale,
+                        };
+                        Ok(Answer::json(200, &shown))
                     }
                     Some(_) => Err(Status::no_such_resource()),
                 }
