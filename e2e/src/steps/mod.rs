@@ -103,9 +103,11 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// Adds a sentence. Panics where the expression names an unknown parameter type: a fault of the vocabulary that the
-    /// first start shows.
+    /// Adds a sentence. Panics where the expression names an unknown parameter type, or is there already: a fault of the
+    /// vocabulary that the first start shows.
     pub(crate) fn add(&mut self, expression: &'static str, function: StepFunction) {
+        let twin = self.steps.iter().find(|step| step.expression == expression);
+        assert!(twin.is_none(), "step {expression:?} stands in two groups");
         let pattern = params::pattern(expression).unwrap_or_else(|error| panic!("step {expression:?}: {error}"));
         self.steps.push(Step { expression, group: self.group, pattern, compiled: OnceCell::new(), function });
     }

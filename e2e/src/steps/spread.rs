@@ -16,12 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn register(steps: &mut Vocabulary) {
-    steps.add("the objects are applied", |world, arguments| {
-        Box::pin(async move {
-            let text = arguments.docstring.as_deref().context("the step needs a text block with the objects")?;
-            world.apply_text(text).await
-        })
-    });
     steps.add(
         "a Deployment {string} of {integer} pods that ask for {quantity} CPU is created, spread by",
         |world, arguments| Box::pin(async move { create(world, &arguments, json!({})).await }),
