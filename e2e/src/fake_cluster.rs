@@ -40,6 +40,8 @@ pub struct Options {
     pub seed: u64,
     /// The AWS region.
     pub region: String,
+    /// The instance families that EC2 offers; none listed is the whole catalogue of the region.
+    pub families: Vec<String>,
     /// The URL of the API server and its authority (base64), where it is served; nodes are told both.
     pub served: Option<(String, String)>,
     /// How many entries of its own journal the API server keeps.
@@ -68,7 +70,12 @@ impl FakeCluster {
             journal_entries: options.journal_entries,
             ..fake_kube::Options::new(options.clock.clone())
         });
-        let config = fake_ec2::Config { region: options.region.clone(), seed: options.seed, ..Default::default() };
+        let config = fake_ec2::Config {
+            region: options.region.clone(),
+            seed: options.seed,
+            families: options.families.clone(),
+            ..Default::default()
+        };
         let ec2 = FakeEc2::new(config, options.clock.clone());
         let mut bootstrap = Bootstrap::named(CLUSTER);
         if let Some((endpoint, certificate_authority)) = options.served.clone() {

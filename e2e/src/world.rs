@@ -24,6 +24,8 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(20 * 60);
 pub struct Start {
     /// The seed of the cloud's ids, boot times and prices.
     pub seed: u64,
+    /// The instance families that EC2 offers; none listed is all.
+    pub families: Vec<String>,
     /// Where everything that happens is recorded.
     pub recorder: Recorder,
     /// The folder of the manifests that steps name.
@@ -71,7 +73,7 @@ impl World {
     /// Builds a World on the embedded backend. The controller is not started yet.
     pub async fn start(start: Start) -> anyhow::Result<Self> {
         let invariants = Invariants::default();
-        let backend = Embedded::start(start.seed, start.recorder.clone(), invariants.clone()).await?;
+        let backend = Embedded::start(start.seed, start.families, start.recorder.clone(), invariants.clone()).await?;
         Ok(Self {
             backend: Box::new(backend),
             recorder: start.recorder,

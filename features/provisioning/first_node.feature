@@ -6,7 +6,7 @@ Feature: The first node
     And the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool.yaml" is applied
 
-  @essential @deployment.seed-pool-and-class-accepted @provisioning.ten-500m-pods-one-node @provisioning.fleet-called-directly @provisioning.spot-price-capacity-optimized
+  @essential @whole-catalogue @deployment.seed-pool-and-class-accepted @provisioning.ten-500m-pods-one-node @provisioning.fleet-called-directly @provisioning.spot-price-capacity-optimized
   Scenario: Ten nginx pods of 500m share one spot node of about eight vCPUs
     When the manifest "nginx.yaml" is applied
     Then exactly 1 NodeClaim is launched within 1m

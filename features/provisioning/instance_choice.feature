@@ -1,3 +1,4 @@
+@whole-catalogue
 Feature: Which instance is bought
   Of all types that satisfy NodePool and pods, the cheapest is bought on demand, and on the spot market one that is cheap
   and likely to stay.

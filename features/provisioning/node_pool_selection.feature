@@ -41,7 +41,7 @@ Feature: Which NodePool serves a pod
       | kubernetes.io/os: linux       | heavy |
       | karpenter.sh/nodepool: light  | light |
 
-  @provisioning.weight-restricted-default
+  @whole-catalogue @provisioning.weight-restricted-default
   Scenario: What the preferred NodePool cannot give comes from another
     Given the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool.yaml" is applied with

@@ -1,7 +1,7 @@
 Feature: A cluster that is already there
   A controller that starts in a cluster full of objects takes them over in any order and serves what waits.
 
-  @essential
+  @essential @whole-catalogue
   Scenario: Two hundred objects that exist before the controller starts do not hinder it
     Given a cluster set up as the guides describe, its controller not yet started
     And 200 objects exist

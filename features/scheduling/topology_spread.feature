@@ -18,7 +18,7 @@ Feature: Pods spread over domains
     And all 60 pods of Deployment "small" are Running within 1m of the first Pending one, 20 in each of 3 zones
     And exactly 3 NodeClaims exists within 1s
 
-  @essential @provisioning.large-memory-pod-adds-node
+  @essential @whole-catalogue @provisioning.large-memory-pod-adds-node
   Scenario: One pod of 64 GB gets a node of its own that holds it
     Given the manifest "node-pool.yaml" is applied
     And a Deployment "small" of 60 pods that ask for 100m CPU is created, spread by

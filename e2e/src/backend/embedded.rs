@@ -54,11 +54,17 @@ struct Replica {
 
 impl Embedded {
     /// Sets the stage of a scenario. The controller is not started.
-    pub async fn start(seed: u64, recorder: Recorder, invariants: Invariants) -> anyhow::Result<Self> {
+    pub async fn start(
+        seed: u64,
+        families: Vec<String>,
+        recorder: Recorder,
+        invariants: Invariants,
+    ) -> anyhow::Result<Self> {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::virtual_from(epoch);
         recorder.set_clock(clock.clone());
-        let options = Options { clock: clock.clone(), seed, region: REGION.into(), served: None, journal_entries: 0 };
+        let options =
+            Options { clock: clock.clone(), seed, region: REGION.into(), families, served: None, journal_entries: 0 };
         let cluster = FakeCluster::new(options);
         let changed = Arc::new(Notify::new());
         observe_kube(&cluster.kube, recorder.clone(), changed.clone());

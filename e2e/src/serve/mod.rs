@@ -97,6 +97,7 @@ pub async fn run(
         clock: clock.clone(),
         seed: options.seed,
         region: options.region.clone(),
+        families: Vec::new(),
         served: Some((url.clone(), authority.clone())),
         journal_entries: 0,
     });
