@@ -25,7 +25,7 @@ const NOTICE: usize = 6;
 
 fn scenario() -> (PathBuf, Scenario) {
     let folder = std::env::temp_dir().join(format!("trysquare-chronicle-{}", std::process::id()));
-    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../features/manifests");
+    let manifests = Path::new("../features/manifests");
     std::fs::create_dir_all(folder.join("manifests")).unwrap();
     for name in ["ec2-node-class.yaml", "node-pool.yaml", "nginx.yaml"] {
         std::fs::copy(manifests.join(name), folder.join("manifests").join(name)).unwrap();

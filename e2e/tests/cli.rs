@@ -92,7 +92,7 @@ impl Ended {
 
 /// Runs in the repository itself.
 fn in_repository(arguments: &[&str]) -> Ended {
-    run_in(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), arguments)
+    run_in(Path::new(".."), arguments)
 }
 
 fn run_in(folder: &Path, arguments: &[&str]) -> Ended {

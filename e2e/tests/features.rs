@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../features");
+    let folder = Path::new("../features");
     let scenarios = features::load(&[folder]).unwrap_or_else(|error| {
         eprintln!("{error}");
         std::process::exit(2);

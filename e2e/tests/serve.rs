@@ -109,7 +109,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 fn features(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../features/manifests").join(name)
+    Path::new("../features/manifests").join(name)
 }
 
 #[tokio::test]

@@ -32,8 +32,8 @@ async fn main() -> ExitCode {
     };
     // What follows the name of the test binary selects sessions, as with other tests.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubectl");
-    let mut sessions: Vec<PathBuf> = std::fs::read_dir(&folder)
+    let folder = Path::new("tests/kubectl");
+    let mut sessions: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("tests/kubectl is a folder")
         .map(|entry| entry.expect("it can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
@@ -157,7 +157,7 @@ async fn run(kubectl: &Path, session: &Path, name: &str) -> Vec<String> {
 async fn cluster(home: &Path) -> JoinSet<()> {
     let clock = Clock::system();
     let kube = FakeKube::new(Options::new(clock.clone()));
-    let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart/crds");
+    let definitions = Path::new("../deploy/chart/crds");
     for entry in std::fs::read_dir(definitions).expect("the repository has definitions") {
         let text = std::fs::read_to_string(entry.expect("they can be read").path()).expect("they can be read");
         let definition: Value = serde_yaml_ng::from_str(&text).expect("they are YAML");

@@ -39,7 +39,7 @@ fn walk_all(mut visit: impl FnMut(&str, &Value)) {
 
 #[test]
 fn the_charts_files_are_what_the_code_says() {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart/crds");
+    let directory = PathBuf::from("../../deploy/chart/crds");
     for definition in crds() {
         let CustomResourceDefinition { spec, .. } = &definition;
         let path = directory.join(format!("{}_{}.yaml", spec.group, spec.names.plural));

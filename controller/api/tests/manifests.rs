@@ -28,7 +28,7 @@ struct Case {
 const PLURALS: [&str; 3] = ["nodepools", "nodeclaims", "ec2nodeclasses"];
 
 fn manifests(plural: &str) -> Manifests {
-    let path = format!("{}/tests/manifests/{plural}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("tests/manifests/{plural}.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     serde_yaml_ng::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

@@ -230,7 +230,7 @@ fn names(pods: &[PodName]) -> String {
 /// Runs `decide` on every scenario of a folder and compares with what stands below the dashes. `UPDATE_EXPECT=1` writes
 /// it anew.
 pub fn check_scenarios(folder: &str, decide: impl Fn(&str, &World) -> String) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios").join(folder);
+    let folder = PathBuf::from("tests/scenarios").join(folder);
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&folder).expect("the folder exists").map(|f| f.expect("a file").path()).collect();
     files.sort();
