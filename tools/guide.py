@@ -11,7 +11,7 @@ number of lines. The first word after ```console says more:
     ```console exit=1         the last command of the block ends with this code instead of 0
     ```console retry          the last command is tried again for a minute until its output is right
 
-All other commands of all files share one shell, as one terminal would. Needs trysquare and kubectl on the PATH.
+All other commands of all files share one shell, as one terminal would. Needs trysquare, kubectl, aws and a python3 with boto3 on the PATH.
 Exit codes: 0 all as shown, 1 something differs, 2 wrong usage.
 """
 

@@ -101,11 +101,14 @@ impl FakeCluster {
                 .map_err(|status| anyhow!("installing a CRD: {}", status.message))?;
         }
         let mut parts = JoinSet::new();
-        let ec2 = self.ec2.clone();
-        parts.spawn_local(async move {
-            ec2.run().await;
-            Ok(())
-        });
+        // On a socket it lets its time pass itself.
+        if self.options.served.is_none() {
+            let ec2 = self.ec2.clone();
+            parts.spawn_local(async move {
+                ec2.run().await;
+                Ok(())
+            });
+        }
         let cloud = self.ec2.cloud();
         let exists = move |provider_id: &str| {
             let id = provider_id.rsplit('/').next().unwrap_or_default();

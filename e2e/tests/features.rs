@@ -5,11 +5,11 @@ use e2e::features::{self, Scenario, Selection};
 use e2e::runner::{self, Options, Progress};
 use e2e::verdict::{ScenarioResult, Verdict};
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let folder = Path::new("../features");
+    let folder = PathBuf::from("../features");
     let scenarios = features::load(&[folder]).unwrap_or_else(|error| {
         eprintln!("{error}");
         std::process::exit(2);

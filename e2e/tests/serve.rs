@@ -196,6 +196,21 @@ fn the_kubeconfig_can_be_read_by_its_owner_alone() {
 }
 
 #[test]
+fn a_file_of_somebody_elses_is_left_alone() {
+    let folder = std::env::temp_dir().join(format!("trysquare-serve-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mine = folder.join("config");
+    for flag in ["--kubeconfig", "--env-file"] {
+        std::fs::write(&mine, "apiVersion: v1\n").unwrap();
+        let (code, told) = run(&[flag, mine.to_str().unwrap()]);
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains("is there already"), "{told}");
+        assert_eq!(std::fs::read_to_string(&mine).unwrap(), "apiVersion: v1\n");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -209,7 +224,6 @@ fn a_port_that_is_taken_is_named() {
 fn wrong_arguments_say_what_would_be_right() {
     let cases = [
         (vec!["--listen", "everywhere"], "an IP address with or without a port is wanted"),
-        (vec!["--listen", "127.0.0.1:0"], "leave the port out"),
         (vec!["--region", "mars-1"], "it has us-east-1"),
         (vec!["--manifests", "no/such/folder"], "there is no such folder"),
         (vec!["--speed", "0"], "1..=60"),

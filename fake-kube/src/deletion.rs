@@ -75,12 +75,16 @@ impl DeleteOptions {
             }
         };
         let text = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
+        let mut dry_run = false;
+        for said in body["dryRun"].as_array().into_iter().flatten() {
+            dry_run |= is_dry_run("DeleteOptions", said.as_str().unwrap_or_default())?;
+        }
         Ok(Self {
             grace_period_seconds: body["gracePeriodSeconds"].as_i64(),
             propagation,
             uid: text("uid"),
             resource_version: text("resourceVersion"),
-            dry_run: body["dryRun"].as_array().is_some_and(|list| list.contains(&json!("All"))),
+            dry_run,
         })
     }
 
@@ -430,6 +434,20 @@ impl State {
         }
         Ok(deleted)
     }
+}
+
+/// What `dryRun` says: `All`. Anything else is refused, so that nothing is done that somebody only wanted to try.
+pub(crate) fn is_dry_run(options: &str, said: &str) -> Result<bool, Status> {
+    if said == "All" {
+        return Ok(true);
+    }
+    Err(Status::new(
+        422,
+        "Invalid",
+        format!(
+            "{options}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [{said:?}]: supported values: \"All\""
+        ),
+    ))
 }
 
 pub(crate) fn name_of(object: &Value) -> Option<String> {

@@ -108,6 +108,17 @@ pub(crate) fn verb(method: &Method, route: &ResourceRoute, watch: bool) -> Optio
     })
 }
 
+/// The verb of a request that is refused before anybody knows what it is about.
+pub(crate) fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
 use crate::{
-    deletion::{DeleteOptions, Deleted},
+    deletion::{self, DeleteOptions, Deleted},
     fault::{Outcome, Subject},
     journal::Payload,
     kinds::{Builtin, Kind},
@@ -197,7 +197,7 @@ impl Server {
                         None => (verb, self.answer(&call, Disturbance::None)),
                     }
                 }
-                Err(status) => ("get", Err(status)),
+                Err(status) => (route::plain_verb(&method), Err(status)),
             },
         };
         Ok(self.reply(&caller, verb, line, request, answer))
@@ -445,20 +445,10 @@ impl Call {
     }
 
     fn options(&self) -> Result<WriteOptions, Status> {
+        let kind = if self.verb == "create" { "CreateOptions" } else { "UpdateOptions" };
         let dry_run = match self.parameter("dryRun") {
             "" => false,
-            "All" => true,
-            other => {
-                let kind = if self.verb == "create" { "CreateOptions" } else { "UpdateOptions" };
-                return Err(Status::new(
-                    422,
-                    "Invalid",
-                    format!(
-                        "{kind}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [{other:?}]: supported values: \
-                         \"All\""
-                    ),
-                ));
-            }
+            other => deletion::is_dry_run(kind, other)?,
         };
         let field_validation = match self.parameter("fieldValidation") {
             "Ignore" => FieldValidation::Ignore,
@@ -513,18 +503,27 @@ impl Call {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions, Status> {
-        let mut options =
-            if self.body.is_empty() { DeleteOptions::default() } else { DeleteOptions::from_json(&self.json()?)? };
+        if !self.body.is_empty() {
+            return DeleteOptions::from_json(&self.json()?);
+        }
         // Without a body the query says the same.
-        if let Ok(seconds) = self.parameter("gracePeriodSeconds").parse() {
-            options.grace_period_seconds = Some(seconds);
+        let mut said = json!({});
+        match self.parameter("gracePeriodSeconds") {
+            "" => {}
+            seconds => {
+                let wrong = || Status::bad_request(format!("gracePeriodSeconds: {seconds:?} is not a whole number"));
+                said["gracePeriodSeconds"] = json!(seconds.parse::<i64>().map_err(|_| wrong())?);
+            }
         }
-        if !self.parameter("propagationPolicy").is_empty() {
-            let policy = json!({ "propagationPolicy": self.parameter("propagationPolicy") });
-            options.propagation = DeleteOptions::from_json(&policy)?.propagation;
+        match self.parameter("propagationPolicy") {
+            "" => {}
+            policy => said["propagationPolicy"] = json!(policy),
         }
-        options.dry_run |= self.parameter("dryRun") == "All";
-        Ok(options)
+        match self.parameter("dryRun") {
+            "" => {}
+            dry_run => said["dryRun"] = json!([dry_run]),
+        }
+        DeleteOptions::from_json(&said)
     }
 
     fn patch(&self) -> Result<Patch, Status> {
@@ -557,8 +556,9 @@ impl Call {
             "update" => state.update(kind, namespace, name, self.json()?, part, &self.options()?)?,
             "patch" => state.patch(kind, namespace, name, self.patch()?, part, &self.options()?)?,
             _ => {
-                let Deleted { object, gone } = state.delete(kind, namespace, name, &self.delete_options()?)?;
-                return Ok(self.deleted(object, gone, form, self.delete_options()?));
+                let options = self.delete_options()?;
+                let Deleted { object, gone } = state.delete(kind, namespace, name, &options)?;
+                return Ok(self.deleted(object, gone, form, options));
             }
         };
         let Written { object, warnings, created } = written;
@@ -582,7 +582,7 @@ impl Call {
                 | "volumeattachments"
         );
         if !gone || (returns_object && !self.kind.custom()) {
-            let accepted = !gone && options.propagation == Some(crate::deletion::Propagation::Foreground);
+            let accepted = !gone && options.propagation == Some(deletion::Propagation::Foreground);
             return self.object(if accepted { 202 } else { 200 }, object, form, Vec::new());
         }
         let mut details = json!({

@@ -26,6 +26,9 @@ use crate::{
 /// The genuine server sends a bookmark about once a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
+/// Longer than any client asks for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Where the client names no timeout: the genuine server picks one between 30 and 60 minutes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
@@ -83,7 +86,9 @@ pub(crate) fn open(
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let asked = request.version()?;
     let now = Instant::now();
-    let timeout = request.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    // Zero is "not given"; and there is no instant after all time.
+    let timeout = request.timeout_seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let timeout = timeout.min(LONGEST_TIMEOUT);
     let state = server.enter();
     let table = state.store.table(kind.table);
     let mut watcher = Watcher {
@@ -139,6 +144,10 @@ impl Watcher {
                 return Some((line, self));
             }
             if self.finished {
+                return None;
+            }
+            if self.deadline <= Instant::now() {
+                // A watcher that is always behind ends at its time too.
                 return None;
             }
             // Marked as seen before reading: a change in between wakes again.

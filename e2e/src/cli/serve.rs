@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const AFTER_HELP: &str = "\
 Examples:
   trysquare serve --controller                    a cluster with the node autoscaler, until Ctrl-C
-  trysquare serve --controller --manifests examples --speed 10
+  trysquare serve --controller --manifests DIR --speed 10
   trysquare serve --listen 127.0.0.1:9443         Kubernetes on 9443, EC2 on 9444
 
 It prints lines to paste into another shell; there, kubectl, the AWS CLI and boto3 work. What happens is told here.
@@ -79,9 +79,6 @@ impl FromStr for Listen {
         }
         let wanted = || anyhow!("an IP address with or without a port is wanted, such as 127.0.0.1:7443 or [::1]");
         let socket: std::net::SocketAddr = text.replace("localhost", "127.0.0.1").parse().map_err(|_| wanted())?;
-        if socket.port() == 0 {
-            return Err(anyhow!("port 0 means nothing here: leave the port out to take any that is free"));
-        }
         Ok(Self { address: socket.ip(), port: Some(socket.port()) })
     }
 }

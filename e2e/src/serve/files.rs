@@ -1,7 +1,7 @@
 //! What a shell is told: a kubeconfig, and variables to paste.
 
 use super::Options;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use base64::Engine;
 use serde::Serialize;
 use std::fs::{self, OpenOptions};
@@ -74,15 +74,10 @@ impl Files {
         };
         endpoints.kubeconfig = path.clone();
         let mut files = Self { endpoints, written: Vec::new() };
-        files.put(&path, kubeconfig)?;
+        files.put(&path, kubeconfig, "\"current-context\": \"fake-kube\"")?;
         if let Some(path) = &options.environment_file {
             let exports = files.endpoints.exports();
-            // Complete at once: a script waits for it to appear.
-            let draft = path.with_extension("draft");
-            files.put(&draft, &exports)?;
-            fs::rename(&draft, path).with_context(|| format!("cannot write {}", path.display()))?;
-            files.written.pop();
-            files.written.push(path.clone());
+            files.put(path, &exports, "export KUBECONFIG=")?;
         }
         Ok(files)
     }
@@ -91,12 +86,26 @@ impl Files {
         &self.endpoints
     }
 
-    fn put(&mut self, path: &Path, content: &str) -> anyhow::Result<()> {
-        // Readable by its owner alone, as kubectl wants a kubeconfig to be.
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-        file.and_then(|mut file| file.write_all(content.as_bytes()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    /// Writes a file that goes at the end. One that is there already is only replaced if it carries the mark of those that a
+    /// server wrote which could not remove them.
+    fn put(&mut self, path: &Path, content: &str, mark: &str) -> anyhow::Result<()> {
+        if fs::symlink_metadata(path).is_ok() && !fs::read_to_string(path).is_ok_and(|text| text.contains(mark)) {
+            bail!(
+                "{} is there already, and would be removed at the end; name a file that is not there",
+                path.display()
+            );
+        }
+        let failed = || format!("cannot write {}", path.display());
+        let name = path.file_name().with_context(failed)?.to_string_lossy();
+        // Complete at once, as scripts wait for it to appear; readable by its owner alone, as kubectl wants a kubeconfig.
+        let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+        let written =
+            file.and_then(|mut file| file.write_all(content.as_bytes())).and_then(|()| fs::rename(&draft, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        written.with_context(failed)?;
         self.written.push(path.to_owned());
         Ok(())
     }

@@ -11,6 +11,9 @@ use tokio::sync::mpsc;
 /// How often time is set forward.
 const BEAT: Duration = Duration::from_millis(10);
 
+/// What is made up for at most: a process that was stopped for an hour goes on as if it had not been.
+const LONGEST_BEAT: Duration = Duration::from_secs(1);
+
 /// The largest step: timers that lie in one step all fire at its end.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -31,7 +34,8 @@ pub(super) async fn pass(speed: u32) -> anyhow::Result<()> {
         }
     });
     loop {
-        let mut left = beat.recv().await.context("the beat has ended")? * speed;
+        let passed = beat.recv().await.context("the beat has ended")?.min(LONGEST_BEAT);
+        let mut left = passed * speed;
         while left > Duration::ZERO {
             let step = left.min(STEP);
             tokio::time::advance(step).await;

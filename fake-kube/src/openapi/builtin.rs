@@ -102,9 +102,9 @@ fn definitions(mut generator: SchemaGenerator) -> Map<String, Value> {
 fn stand_beside(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            if fields.len() > 1
-                && let Some(reference @ Value::String(_)) = fields.remove("$ref")
-            {
+            // A property may be called like this too; it is no text then.
+            if fields.len() > 1 && fields.get("$ref").is_some_and(Value::is_string) {
+                let reference = fields.remove("$ref");
                 fields.insert("allOf".into(), json!([{ "$ref": reference }]));
             }
             fields.values_mut().for_each(stand_beside);

@@ -19,6 +19,9 @@ pub(super) fn schema(kind: &Kind, definition: &Value) -> Value {
     if !schema.is_object() {
         schema = json!({ "type": "object" });
     }
+    if !schema["properties"].is_object() {
+        schema["properties"] = json!({});
+    }
     schema["properties"]["apiVersion"] = builtin::type_meta_field("apiVersion");
     schema["properties"]["kind"] = builtin::type_meta_field("kind");
     schema["properties"]["metadata"] = json!({

@@ -173,10 +173,12 @@ fn refer_to_definitions(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             // Version 2 has a reference stand alone, with a description beside it.
-            if let Some(Value::Array(mut parts)) = fields.remove("allOf")
-                && let [Value::Object(_)] = parts.as_slice()
-                && let Some(Value::Object(part)) = parts.pop()
+            // A property may be called like this too; it is no list then.
+            if let Some(Value::Array(parts)) = fields.get("allOf")
+                && let [Value::Object(part)] = parts.as_slice()
             {
+                let part = part.clone();
+                fields.remove("allOf");
                 fields.extend(part);
             }
             if let Some(Value::String(reference)) = fields.get_mut("$ref") {

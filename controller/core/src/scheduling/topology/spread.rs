@@ -121,7 +121,7 @@ impl SpreadUnsatisfiable {
                 known => format!("its nodes can be in none of the domains of {topology_key}: {}.", known.join(", ")),
             };
         }
-        let most = (max_skew + least.unwrap_or(0)).saturating_sub(u32::from(*counts_itself));
+        let most = max_skew.saturating_add(least.unwrap_or(0)).saturating_sub(u32::from(*counts_itself));
         let few = match too_few_domains {
             Some((usable, wanted)) => format!("with {usable} of the {wanted} domains wanted that counts as 0"),
             None => format!("the emptiest domain has {}", least.unwrap_or(0)),
