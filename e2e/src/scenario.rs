@@ -171,7 +171,7 @@ fn manifests_beside(feature: &Path) -> PathBuf {
 }
 
 /// An error with its causes. What the API server answered stands in its own words, once, with the fields it names.
-fn explain(error: &anyhow::Error) -> String {
+pub(crate) fn explain(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {

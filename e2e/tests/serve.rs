@@ -211,6 +211,17 @@ fn a_file_of_somebody_elses_is_left_alone() {
 }
 
 #[test]
+fn the_variables_of_a_server_that_runs_are_left_alone() {
+    let served = Served::start(&[]);
+    let variables = served.path("env");
+    let before = std::fs::read_to_string(&variables).unwrap();
+    let (code, told) = run(&["--env-file", variables.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("which runs; name another file"), "{told}");
+    assert_eq!(std::fs::read_to_string(&variables).unwrap(), before);
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -225,7 +236,7 @@ fn wrong_arguments_say_what_would_be_right() {
     let cases = [
         (vec!["--listen", "everywhere"], "an IP address with or without a port is wanted"),
         (vec!["--region", "mars-1"], "it has us-east-1"),
-        (vec!["--manifests", "no/such/folder"], "there is no such folder"),
+        (vec!["--manifests", "no/such/folder"], "there is no such file or folder"),
         (vec!["--speed", "0"], "1..=60"),
         (vec!["--quiet", "--verbose"], "cannot be used with"),
     ];

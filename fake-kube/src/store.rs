@@ -64,6 +64,22 @@ pub(crate) struct Event {
     /// What stood there before; selectors compare against it.
     pub(crate) previous: Option<Arc<Stored>>,
     line: OnceLock<Bytes>,
+    /// About how many bytes the log keeps for this change.
+    weight: usize,
+}
+
+/// What the log of one table may weigh. The number of changes bounds it as long as objects are of the usual size.
+const MAX_LOG_BYTES: usize = 96 << 20;
+
+/// About how many bytes a value takes, as it stands in memory and as a line of a watch.
+fn weight(value: &Value) -> usize {
+    const NODE: usize = 40;
+    NODE + match value {
+        Value::String(text) => 2 * text.len(),
+        Value::Array(list) => list.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| NODE + 2 * name.len() + weight(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 impl Event {
@@ -94,6 +110,7 @@ pub(crate) struct Table {
     /// `spec.nodeName` → namespace and name; filled for pods alone.
     by_node: Option<BTreeMap<String, BTreeSet<(String, String)>>>,
     log: VecDeque<Arc<Event>>,
+    log_bytes: usize,
     /// Highest version whose successors can no longer be replayed in full.
     compacted: u64,
     /// Counts up when faults cut the watches.
@@ -187,6 +204,7 @@ impl Store {
             count: 0,
             by_node: index_by_node.then(BTreeMap::new),
             log: VecDeque::new(),
+            log_bytes: 0,
             compacted: 0,
             cut: 0,
             changes: watch::Sender::new(self.version),
@@ -305,10 +323,12 @@ impl Store {
             tap.send(event).is_ok()
         });
         let version = object.version;
-        target.log.push_back(Arc::new(Event { version, change, object, previous, line: OnceLock::new() }));
-        if target.log.len() > limit
-            && let Some(gone) = target.log.pop_front()
-        {
+        let weight = weight(&object.value);
+        target.log_bytes += weight;
+        target.log.push_back(Arc::new(Event { version, change, object, previous, line: OnceLock::new(), weight }));
+        while target.log.len() > limit || (target.log_bytes > MAX_LOG_BYTES && target.log.len() > 1) {
+            let Some(gone) = target.log.pop_front() else { break };
+            target.log_bytes -= gone.weight;
             target.compacted = gone.version;
         }
         target.changes.send_replace(version);
@@ -331,6 +351,7 @@ impl Store {
         let version = self.version;
         let target = &mut self.tables[table];
         target.log.clear();
+        target.log_bytes = 0;
         target.compacted = version;
     }
 

@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
     };
     ExitCode::from(outcome.unwrap_or_else(|error| {
-        tell(&format!("trysquare: {:#}", error.cause));
+        tell(&format!("trysquare: {}", crate::scenario::explain(&error.cause)));
         error.code
     }))
 }

@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const AFTER_HELP: &str = "\
 Examples:
   trysquare serve --controller                    a cluster with the node autoscaler, until Ctrl-C
-  trysquare serve --controller --manifests DIR --speed 10
+  trysquare serve --controller --manifests PATH --speed 10
   trysquare serve --listen 127.0.0.1:9443         Kubernetes on 9443, EC2 on 9444
 
 It prints lines to paste into another shell; there, kubectl, the AWS CLI and boto3 work. What happens is told here.
@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     /// Run our controller beside the cluster.
     #[arg(long)]
     controller: bool,
-    /// Apply every .yaml, .yml and .json file of this folder at the start, in the order of their names.
-    #[arg(long, value_name = "DIR")]
+    /// Apply this manifest at the start, or every .yaml, .yml and .json file of this folder in the order of their names.
+    #[arg(long, value_name = "PATH")]
     manifests: Option<PathBuf>,
     /// The AWS region.
     #[arg(long, value_name = "REGION", default_value = crate::fake_cluster::REGION)]
@@ -97,8 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
         environment_file: arguments.env_file.clone(),
     };
     serve::check_region(&options.region).map_err(CliError::usage)?;
-    if let Some(folder) = options.manifests.as_ref().filter(|folder| !folder.is_dir()) {
-        return Err(CliError::usage(anyhow!("--manifests {}: there is no such folder", folder.display())));
+    if let Some(path) = options.manifests.as_ref().filter(|path| !path.exists()) {
+        return Err(CliError::usage(anyhow!("--manifests {}: there is no such file or folder", path.display())));
     }
     if !options.address.is_loopback() {
         tell(&format!(

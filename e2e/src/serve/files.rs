@@ -9,6 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// The first line of a file of variables, before the number of the process.
+const MARK: &str = "# trysquare serve, process ";
+
 /// Where everything is, once it is served.
 #[derive(Clone, Debug, Serialize)]
 pub struct Endpoints {
@@ -58,7 +61,7 @@ pub(super) fn base64(text: &str) -> String {
 /// The files of a running server. They go with it.
 pub(super) struct Files {
     endpoints: Endpoints,
-    written: Vec<PathBuf>,
+    written: Vec<(PathBuf, String)>,
 }
 
 impl Files {
@@ -76,8 +79,8 @@ impl Files {
         let mut files = Self { endpoints, written: Vec::new() };
         files.put(&path, kubeconfig, "\"current-context\": \"fake-kube\"")?;
         if let Some(path) = &options.environment_file {
-            let exports = files.endpoints.exports();
-            files.put(path, &exports, "export KUBECONFIG=")?;
+            let exports = format!("{MARK}{}\n{}", std::process::id(), files.endpoints.exports());
+            files.put(path, &exports, MARK)?;
         }
         Ok(files)
     }
@@ -89,11 +92,18 @@ impl Files {
     /// Writes a file that goes at the end. One that is there already is only replaced if it carries the mark of those that a
     /// server wrote which could not remove them.
     fn put(&mut self, path: &Path, content: &str, mark: &str) -> anyhow::Result<()> {
-        if fs::symlink_metadata(path).is_ok() && !fs::read_to_string(path).is_ok_and(|text| text.contains(mark)) {
-            bail!(
-                "{} is there already, and would be removed at the end; name a file that is not there",
-                path.display()
-            );
+        if fs::symlink_metadata(path).is_ok() {
+            let there = fs::read_to_string(path).unwrap_or_default();
+            if !there.contains(mark) {
+                bail!(
+                    "{} is there already, and would be removed at the end; name a file that is not there",
+                    path.display()
+                );
+            }
+            let owner = there.lines().next().and_then(|line| line.strip_prefix(MARK));
+            if let Some(owner) = owner.filter(|owner| Path::new("/proc").join(owner).exists()) {
+                bail!("{} belongs to the server of process {owner}, which runs; name another file", path.display());
+            }
         }
         let failed = || format!("cannot write {}", path.display());
         let name = path.file_name().with_context(failed)?.to_string_lossy();
@@ -106,15 +116,18 @@ impl Files {
             let _ = fs::remove_file(&draft);
         }
         written.with_context(failed)?;
-        self.written.push(path.to_owned());
+        self.written.push((path.to_owned(), content.to_owned()));
         Ok(())
     }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
-        for path in &self.written {
-            let _ = fs::remove_file(path);
+        for (path, content) in &self.written {
+            // Not one that somebody has put in its place.
+            if fs::read_to_string(path).is_ok_and(|there| there == *content) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 pub struct Options {
     /// Whether our controller runs beside the fakes.
     pub controller: bool,
-    /// Where manifests lie that are applied at the start.
+    /// A manifest, or a folder of them, that is applied at the start.
     pub manifests: Option<PathBuf>,
     /// The AWS region.
     pub region: String,
@@ -110,8 +110,12 @@ pub async fn run(
     let ec2 = cluster.ec2.clone();
     let bounds = ec2_bounds(options.speed);
     parts.spawn_local(async move { Ok(ec2.serve_with(ec2_listener, bounds).await?) });
-    if let Some(folder) = &options.manifests {
-        manifests::apply_folder(&cluster.client("trysquare"), folder).await?;
+    if let Some(path) = &options.manifests {
+        let client = cluster.client("trysquare");
+        match path.is_dir() {
+            true => manifests::apply_folder(&client, path).await?,
+            false => manifests::apply_file(&client, path).await?,
+        }
     }
     let goodbye = CancellationToken::new();
     let mut controller = JoinSet::new();

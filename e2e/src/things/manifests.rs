@@ -18,7 +18,8 @@ impl World {
 
     /// Applies every document of a YAML text.
     pub async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
-        apply_text(&self.kube(), text).await
+        ensure!(apply_text(&self.kube(), text).await? > 0, "it holds no object");
+        Ok(())
     }
 
     /// Applies a manifest of one object with fields changed, or taken away where the value is `null`. A change is a path such
@@ -47,18 +48,28 @@ pub async fn apply_folder(kube: &kube::Client, folder: &Path) -> anyhow::Result<
     let mut paths: Vec<PathBuf> = paths.into_iter().filter(|path| manifest(path)).collect();
     ensure!(!paths.is_empty(), "the folder {} holds no .yaml, .yml or .json file", folder.display());
     paths.sort();
-    for path in paths {
-        apply_file(kube, &path).await?;
+    let mut objects = 0;
+    for path in &paths {
+        objects += apply_objects(kube, path).await?;
     }
+    ensure!(objects > 0, "the manifests in {} hold no object", folder.display());
     Ok(())
 }
 
-async fn apply_file(kube: &kube::Client, path: &Path) -> anyhow::Result<()> {
+/// Applies the objects of a manifest.
+pub async fn apply_file(kube: &kube::Client, path: &Path) -> anyhow::Result<()> {
+    let objects = apply_objects(kube, path).await?;
+    ensure!(objects > 0, "manifest {}: it holds no object", path.display());
+    Ok(())
+}
+
+/// Applies the objects of a manifest and answers how many it holds.
+async fn apply_objects(kube: &kube::Client, path: &Path) -> anyhow::Result<usize> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the manifest {}", path.display()))?;
     apply_text(kube, &text).await.with_context(|| format!("manifest {}", path.display()))
 }
 
-async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<()> {
+async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<usize> {
     let mut objects = 0;
     for document in serde_yaml_ng::Deserializer::from_str(text) {
         // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
@@ -71,8 +82,7 @@ async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<()> {
         apply(kube, serde_json::from_value(value).context("not a Kubernetes object")?).await?;
         objects += 1;
     }
-    ensure!(objects > 0, "it holds no object");
-    Ok(())
+    Ok(objects)
 }
 
 async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<DynamicObject> {

@@ -172,7 +172,8 @@ fn least_important(active: &[Arc<Pod>], related: &BTreeMap<String, usize>, now: 
 
 /// Unassigned before assigned, pending before running, not ready before ready, lower deletion cost first, crowded nodes
 /// first, briefly ready before long ready, more restarts first, young before old. Ages compare by powers of two, so
-/// that equals are chosen by uid and not always the youngest.
+/// that equals are chosen by uid and not always the youngest. The genuine controller looks at the uid as soon as two
+/// different ages are of one power, which is no order (it can go round in a ring); here it decides last.
 fn compare(one: &Pod, other: &Pod, related: &BTreeMap<String, usize>, now: Timestamp) -> Ordering {
     let phase = |pod: &Pod| match pod.phase.as_str() {
         "Pending" => 0,
@@ -180,27 +181,17 @@ fn compare(one: &Pod, other: &Pod, related: &BTreeMap<String, usize>, now: Times
         _ => 2,
     };
     let crowd = |pod: &Pod| Reverse(related.get(&pod.node_name).copied().unwrap_or(0));
-    let ages = |one: Timestamp, other: Timestamp, uids: (&str, &str)| match one == other {
-        true => Ordering::Equal,
-        false => magnitude(now, one).cmp(&magnitude(now, other)).then_with(|| uids.0.cmp(uids.1)),
-    };
-    let uids = (one.uid.as_str(), other.uid.as_str());
+    let ready = |pod: &Pod| pod.ready_since.map(|since| magnitude(now, since));
     (!one.node_name.is_empty())
         .cmp(&!other.node_name.is_empty())
         .then_with(|| phase(one).cmp(&phase(other)))
         .then_with(|| one.is_ready().cmp(&other.is_ready()))
         .then_with(|| deletion_cost(one).cmp(&deletion_cost(other)))
-        .then_with(|| match one.node_name == other.node_name {
-            true => Ordering::Equal,
-            false => crowd(one).cmp(&crowd(other)),
-        })
-        .then_with(|| match (one.ready_since, other.ready_since) {
-            (Some(first), Some(second)) => ages(first, second, uids),
-            _ => Ordering::Equal,
-        })
+        .then_with(|| crowd(one).cmp(&crowd(other)))
+        .then_with(|| ready(one).cmp(&ready(other)))
         .then_with(|| restarts(other).cmp(&restarts(one)))
-        .then_with(|| ages(one.created, other.created, uids))
-        .then_with(|| one.key.cmp(&other.key))
+        .then_with(|| magnitude(now, one.created).cmp(&magnitude(now, other.created)))
+        .then_with(|| one.uid.cmp(&other.uid))
 }
 
 fn deletion_cost(pod: &Pod) -> i64 {

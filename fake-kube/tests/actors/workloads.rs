@@ -119,6 +119,21 @@ async fn scaling_adds_and_removes_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn scaling_down_by_many_pods_of_many_ages_ends_nothing() {
+    let cluster = cluster();
+    cluster.create(&resources::DEPLOYMENTS, workload("Deployment", json!({"spec": {"replicas": 1}})));
+    for step in 1..=40 {
+        cluster.patch(&resources::DEPLOYMENTS, "web", json!({"spec": {"replicas": 3 * step}}));
+        cluster.wait(1 + step % 7).await;
+    }
+    cluster.settle().await;
+    assert_eq!(cluster.pods("web-").len(), 120);
+    cluster.patch(&resources::DEPLOYMENTS, "web", json!({"spec": {"replicas": 20}}));
+    cluster.settle().await;
+    assert_eq!(cluster.pods("web-").len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_template_rolls_out_and_keeps_the_old_replica_set() {
     let cluster = cluster();
     cluster.create(&resources::DEPLOYMENTS, workload("Deployment", json!({"spec": {"replicas": 4}})));
