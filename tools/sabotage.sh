@@ -34,7 +34,7 @@ for patch in "$@"; do
   (cd "$copy" && "$CARGO_TARGET_DIR/debug/trysquare" test --tags "$expect" --report "$report" > "$report.txt" 2>&1)
   code=$?
   set -e
-  summary=$(tail -n 1 "$report.txt")
+  summary=$(grep -E '^[0-9]+ passed, ' "$report.txt" | tail -n 1 || true)
   if [ "$code" -eq 1 ] && [[ $summary == "0 passed, "* ]]; then
     caught=$((caught + 1))
     echo "   noticed: $summary"
