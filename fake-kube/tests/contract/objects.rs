@@ -1,6 +1,6 @@
 //! Creating, replacing, and what the server keeps for itself.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kit::*;
 
@@ -182,6 +182,25 @@ async fn a_dry_run_answers_as_if_and_changes_nothing() {
     assert!(object["metadata"]["uid"].is_string());
     assert_eq!(kit.get(&format!("{CONFIG_MAPS}/a")).await.0, 404);
     assert_eq!(kit.kube.resource_version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_cannot_be_understood_deletes_nothing() {
+    let kit = Kit::new();
+    kit.made(CONFIG_MAPS, config_map("a")).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let cases = [
+        ("?dryRun=Some", Value::Null, 422, "dryRun"),
+        ("?gracePeriodSeconds=abc", Value::Null, 400, "gracePeriodSeconds"),
+        ("?propagationPolicy=Sideways", Value::Null, 422, "propagationPolicy"),
+        ("", json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["Some"]}), 422, "dryRun"),
+    ];
+    for (query, body, expected, named) in cases {
+        let (code, status) = kit.delete(&format!("{path}{query}"), body.clone()).await;
+        assert_eq!(code, expected, "{query} {body}: {status:#}");
+        assert!(status["message"].as_str().unwrap().contains(named), "{status:#}");
+        assert_eq!(kit.get(&path).await.0, 200, "{query} {body}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -278,3 +278,32 @@ async fn texts_of_a_secret_become_data() {
     let (_, secret) = kit.merge(&format!("{secrets}/s"), json!({ "stringData": { "c": "d" } })).await;
     assert_eq!(secret["data"], json!({ "a": "Yg==", "c": "ZA==" }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn properties_called_like_keywords_stay_in_the_documents() {
+    let kit = Kit::new();
+    let (code, document) = kit.get("/openapi/v3/apis/apiextensions.k8s.io/v1").await;
+    assert_eq!(code, 200);
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let (_, schema) = schemas.iter().find(|(name, _)| name.ends_with(".JSONSchemaProps")).unwrap();
+    assert!(schema["properties"]["$ref"].is_object() && schema["properties"]["allOf"].is_object(), "{schema:#}");
+    let (_, document) = kit.get("/openapi/v2").await;
+    let definitions = document["definitions"].as_object().unwrap();
+    let (_, schema) = definitions.iter().find(|(name, _)| name.ends_with(".JSONSchemaProps")).unwrap();
+    assert!(schema["properties"]["$ref"].is_object() && schema["properties"]["allOf"].is_object(), "{schema:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_whose_properties_are_no_object_does_not_break_its_group() {
+    let kit = Kit::new();
+    let mut definition = widgets();
+    let group = definition["spec"]["group"].as_str().unwrap().to_owned();
+    let version = definition["spec"]["versions"][0]["name"].as_str().unwrap().to_owned();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!([5]);
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, _) = kit.post(path, definition).await;
+    if code == 201 {
+        assert_eq!(kit.get(&format!("/openapi/v3/apis/{group}/{version}")).await.0, 200);
+    }
+    assert_eq!(kit.get("/openapi/v2").await.0, 200);
+}

@@ -139,3 +139,15 @@ async fn in_process_watches_start_with_the_present_and_miss_nothing() {
     client.delete(resource, Some("default"), "a", Default::default()).unwrap();
     assert!(matches!(watch.next().await, Some(fake_kube::WatchEvent::Deleted(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_asks_for_no_or_an_endless_timeout_is_served() {
+    let kit = Kit::new();
+    kit.made("/api/v1/namespaces/default/configmaps", config_map("a")).await;
+    for seconds in ["0", "9223372036854775807"] {
+        let mut lines =
+            kit.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds={seconds}")).await;
+        let first = lines.within(1).await.unwrap();
+        assert_eq!(first["type"], "ADDED", "{seconds}");
+    }
+}
