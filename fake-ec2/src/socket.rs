@@ -1,4 +1,5 @@
-//! The account on a socket, in real time: connections and what they may cost. Whoever connects can be wrong in every
+//! The account on a socket: connections and what they may cost, in the time of the runtime (an embedder that sets it forward
+//! gives longer limits, as `trysquare serve --speed` does). Whoever connects can be wrong in every
 //! way, so all that is read has a bound: heads, bodies, the time to send them, and the number of connections.
 //!
 //! A client that goes away while it waits (a long poll) is forgotten at once: its request is dropped and takes no
