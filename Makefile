@@ -62,6 +62,11 @@ sabotage: first-build ## Break the product on purpose, one patch at a time; each
 quiet-day: build ## A virtual day without changes, with an interruption at its end
 	$(TRYSQUARE) test --tags @quiet-day --calls
 
+##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
+.PHONY: tools
+tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
+	tools/build.sh
+
 ##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
 .PHONY: clients guide kubectl-test clients-test report-test
 clients: ## Make kubectl, the AWS CLI and boto3, once, and print where they are
@@ -71,7 +76,7 @@ guide: build ## Run every block of docs/guide and compare its output
 	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PATH" python3 tools/guide.py
 
 kubectl-test: first-build ## fake-kube as kubectl sees it: the sessions of fake-kube/tests/kubectl
-	TRYSQUARE_KUBECTL=$$(tools/build-kubectl.sh) cargo test --workspace --test kubectl
+	TRYSQUARE_KUBECTL=$$(tools/build.sh kubectl) cargo test --workspace --test kubectl
 
 clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 	PATH="$$(tools/clients.sh):$$PATH" FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 \

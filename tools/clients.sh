@@ -17,5 +17,5 @@ if [ ! -e "$python/complete" ]; then
   "$python/bin/python3" -m pip install --quiet --disable-pip-version-check --requirement "$requirements" >&2
   touch "$python/complete"
 fi
-ln -sf "$(tools/build-kubectl.sh)" "$python/bin/kubectl"
+ln -sf "$(tools/build.sh kubectl)" "$python/bin/kubectl"
 echo "$python/bin"

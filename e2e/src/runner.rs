@@ -4,7 +4,7 @@
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
 use crate::features::Scenario;
-use crate::scenario::{START, Task};
+use crate::scenario::{On, START, Task};
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
 use anyhow::Context;
 use std::io::{BufRead, Write};
@@ -32,6 +32,8 @@ const PROCESS: &str = "the scenario's process";
 pub struct Options {
     /// The program that carries out a task: `trysquare` itself.
     pub program: PathBuf,
+    /// What the scenarios run on.
+    pub on: On,
     /// The seed of every scenario.
     pub seed: u64,
     /// Whether randomness is pinned to the seed.
@@ -77,8 +79,13 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
 fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResult {
     let journal = |run: u32| options.journals.as_ref().map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
     let run = |run: u32| {
-        let task =
-            Task { scenario: scenario.clone(), seed: options.seed, pinned: options.pinned, journal: journal(run) };
+        let task = Task {
+            scenario: scenario.clone(),
+            on: options.on.clone(),
+            seed: options.seed,
+            pinned: options.pinned,
+            journal: journal(run),
+        };
         // What keeps one scenario from being run is told with the others' results, which are worth no less for it.
         in_own_process(&options.program, &task, SCENARIO_LIMIT)
             .unwrap_or_else(|error| died(&task, PROCESS, format!("{error:#}")))
@@ -160,7 +167,8 @@ fn wait_with_limit(child: Child, input: ChildStdin, limit: Duration) -> anyhow::
 fn died(task: &Task, step: &str, message: String) -> ScenarioResult {
     ScenarioResult {
         scenario: task.scenario.clone(),
-        backend: "embedded".into(),
+        backend: task.on.backend.to_string(),
+        controller: task.on.controller.to_string(),
         seed: task.seed,
         verdict: Verdict::Failed(Failure { step: step.into(), message, last_observed: None, timeline: vec![] }),
         virtual_s: 0.0,
@@ -217,7 +225,7 @@ mod tests {
     fn a_program_that_answers_nonsense_fails_its_scenario_and_says_so() {
         let scenario =
             Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
-        let task = Task { scenario, seed: 1, pinned: true, journal: None };
+        let task = Task { scenario, on: On::usual(), seed: 1, pinned: true, journal: None };
         let result = in_own_process(Path::new("/bin/true"), &task, SCENARIO_LIMIT).unwrap();
         assert!(
             matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")),
@@ -244,6 +252,7 @@ mod tests {
         }
         let options = Options {
             program: "/nowhere/trysquare".into(),
+            on: On::usual(),
             seed: 1,
             pinned: true,
             twice: true,

@@ -1,13 +1,16 @@
 //! One scenario, in a process of its own: pins every source of randomness, builds the World in a runtime whose time is
 //! virtual, carries the steps out and writes the result for the process that started it.
 
+use crate::backend::BackendName;
 use crate::features::Scenario;
 use crate::recorder::{LogLayer, Recorder};
 use crate::steps::Vocabulary;
+use crate::under_test::UnderTest;
 use crate::verdict::{Failure, ScenarioResult, Verdict};
 use crate::world::{Start, World};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::layer::SubscriberExt;
@@ -18,11 +21,31 @@ pub const START: &str = "the start of the backend";
 /// The tag of scenarios in which EC2 offers everything it sells in the region.
 const WHOLE_CATALOGUE: &str = "whole-catalogue";
 
+/// What a scenario runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct On {
+    /// The backend.
+    pub backend: BackendName,
+    /// The controller under test.
+    pub controller: UnderTest,
+    /// What is set in the controller's environment beside what the backend sets.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl On {
+    /// Our controller on the embedded backend: what runs where nothing else is asked for.
+    pub fn usual() -> Self {
+        Self { backend: BackendName::Embedded, controller: UnderTest::Ours, environment: BTreeMap::new() }
+    }
+}
+
 /// What the process of a scenario is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The scenario.
     pub scenario: Scenario,
+    /// What it runs on.
+    pub on: On,
     /// The seed.
     pub seed: u64,
     /// Whether randomness is pinned to the seed.
@@ -87,7 +110,8 @@ fn simulate(task: Task) -> anyhow::Result<ScenarioResult> {
         let verdict = verdict_of(&task, &recorder).await;
         Ok(ScenarioResult {
             scenario: task.scenario.clone(),
-            backend: "embedded".into(),
+            backend: task.on.backend.to_string(),
+            controller: task.on.controller.to_string(),
             seed: task.seed,
             verdict,
             virtual_s: started.elapsed().as_secs_f64(),

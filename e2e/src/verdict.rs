@@ -12,6 +12,8 @@ pub struct ScenarioResult {
     pub scenario: Scenario,
     /// The backend it ran on.
     pub backend: String,
+    /// The controller it was about: `ours`, `upstream` or a path.
+    pub controller: String,
     /// The seed of every pinned source of randomness.
     pub seed: u64,
     /// What came of it.

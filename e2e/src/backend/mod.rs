@@ -6,10 +6,38 @@ pub use embedded::Embedded;
 
 use crate::cloud::Cloud;
 use controller_clock::Clock;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::rc::Rc;
 
 /// The user agent by which the controller under test is known in the journal.
 pub const CONTROLLER: &str = "karpenter";
+
+/// A backend by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendName {
+    /// Kubernetes, EC2 and kubelets in one process; with our controller in virtual time, with any other on sockets and in
+    /// real time.
+    Embedded,
+    /// A genuine control plane of child processes, with fake-ec2 and our kubelet, in real time.
+    Apiserver,
+    /// A kind cluster (not there yet).
+    Kind,
+    /// EKS on AWS (not there yet).
+    Eks,
+}
+
+impl fmt::Display for BackendName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Embedded => "embedded",
+            Self::Apiserver => "apiserver",
+            Self::Kind => "kind",
+            Self::Eks => "eks",
+        })
+    }
+}
 
 /// A cluster with a cloud and a controller under test.
 #[async_trait::async_trait(?Send)]

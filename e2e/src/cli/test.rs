@@ -1,10 +1,13 @@
 //! `trysquare test`: runs scenarios and reports.
 
 use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print, print_json, tell};
+use crate::backend::BackendName;
 use crate::features::{self, Scenario, Selection};
 use crate::report;
 use crate::runner::{self, Progress};
+use crate::scenario::On;
 use crate::steps::Vocabulary;
+use crate::under_test::UnderTest;
 use crate::verdict::{ScenarioResult, Verdict};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,7 +33,13 @@ pub(crate) struct Arguments {
     paths: Vec<PathBuf>,
     /// What the scenarios run on.
     #[arg(long, value_enum, default_value = "embedded")]
-    backend: Backend,
+    backend: BackendName,
+    /// The controller under test: ours, upstream, or the path of a program.
+    #[arg(long, value_name = "CONTROLLER", default_value = "ours")]
+    controller: UnderTest,
+    /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    controller_env: Vec<(String, String)>,
     /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
     #[arg(long, value_name = "EXPR")]
     tags: Option<String>,
@@ -61,18 +70,6 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Backend {
-    /// Kubernetes, EC2, kubelets and the controller in one process, in virtual time.
-    Embedded,
-    /// A genuine kube-apiserver with our kubelet (not there yet).
-    Apiserver,
-    /// A kind cluster (not there yet).
-    Kind,
-    /// EKS on AWS (not there yet).
-    Eks,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Randomness {
     /// From the seed.
     Pinned,
@@ -82,9 +79,9 @@ enum Randomness {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let scenarios = selected(arguments)?;
-    if arguments.backend != Backend::Embedded {
-        let name = format!("{:?}", arguments.backend).to_lowercase();
-        return Err(CliError::backend(anyhow!("the backend {name} is not there yet; only embedded is")));
+    if arguments.backend != BackendName::Embedded || arguments.controller != UnderTest::Ours {
+        let (backend, controller) = (arguments.backend, &arguments.controller);
+        return Err(CliError::backend(anyhow!("{controller} on {backend} is not there yet; only ours on embedded is")));
     }
     if let Some(folder) = &arguments.report {
         report::prepare(folder).map_err(CliError::usage)?;
@@ -95,6 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     };
     let options = runner::Options {
         program: this_program().map_err(CliError::backend)?,
+        on: On {
+            backend: arguments.backend,
+            controller: arguments.controller.clone(),
+            environment: arguments.controller_env.iter().cloned().collect(),
+        },
         seed: arguments.seed,
         pinned: arguments.randomness == Randomness::Pinned,
         twice: arguments.twice,
@@ -160,6 +162,14 @@ fn selected(arguments: &Arguments) -> Result<Vec<Scenario>, CliError> {
     let mut told = BTreeSet::new();
     unknown.retain(|message| told.insert(message.clone()));
     if unknown.is_empty() { Ok(scenarios) } else { Err(CliError::usage(anyhow!(unknown.join("\n")))) }
+}
+
+/// A variable as `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a variable is written NAME=VALUE, such as LOG_LEVEL=debug".to_owned()),
+    }
 }
 
 /// This program's file, as it was when it started: a build meanwhile may have put another in its place.

@@ -280,6 +280,7 @@ mod tests {
         ScenarioResult {
             scenario: scenario(),
             backend: "embedded".into(),
+            controller: "ours".into(),
             seed: 1,
             verdict: Verdict::Passed,
             virtual_s: 60.0,

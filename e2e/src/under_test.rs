@@ -1,0 +1,43 @@
+//! The controller under test: ours, upstream's, or any program that takes Karpenter's environment.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Which controller the scenarios are about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnderTest {
+    /// This project's.
+    Ours,
+    /// Upstream Karpenter of the release in `tools/versions`.
+    Upstream,
+    /// A program on this machine.
+    Program(PathBuf),
+}
+
+impl FromStr for UnderTest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "ours" => Ok(Self::Ours),
+            "upstream" => Ok(Self::Upstream),
+            path if path.contains('/') => Ok(Self::Program(path.into())),
+            other => {
+                Err(format!("{other:?} is no controller: ours, upstream, or a path with a slash, such as ./{other}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for UnderTest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours => formatter.write_str("ours"),
+            Self::Upstream => formatter.write_str("upstream"),
+            Self::Program(path) => write!(formatter, "{}", path.display()),
+        }
+    }
+}
