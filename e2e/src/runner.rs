@@ -3,7 +3,7 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
-use crate::backend::keep_log;
+use crate::backend::{Program, keep_log};
 use crate::control_plane::{Access, ControlPlane, Definitions, Programs};
 use crate::features::Scenario;
 use crate::scenario::{On, START, Task};
@@ -31,6 +31,9 @@ const REAL_TIME_LIMIT: Duration = Duration::from_secs(90 * 60);
 
 /// The tag of scenarios that wait for more than about seven minutes in sum.
 const CLOCK: &str = "clock";
+
+/// The tag of scenarios in which another controller takes over, and what is missing where it cannot.
+const SECOND_CONTROLLER: &str = "second-controller";
 
 /// The tag of scenarios that wait for days.
 const SLOW: &str = "slow";
@@ -128,6 +131,8 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
                 } {
                     let result = if lacks_clock(scenario, options) {
                         skipped(scenario, options, CLOCK)
+                    } else if lacks_second_controller(scenario, options) {
+                        skipped(scenario, options, SECOND_CONTROLLER)
                     } else {
                         match seat.as_mut().map(|seat| seat.as_mut().map(Seat::ready)) {
                             None => run_one(scenario, index, options, None),
@@ -149,6 +154,12 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
 fn lacks_clock(scenario: &Scenario, options: &Options) -> bool {
     let tagged = |tag: &str| scenario.tags.iter().any(|own| own == tag);
     !options.on.is_virtual() && (tagged(SLOW) || (tagged(CLOCK) && !options.long))
+}
+
+/// Whether a scenario asks for another controller where there is none: in virtual time, or because its program is missing.
+fn lacks_second_controller(scenario: &Scenario, options: &Options) -> bool {
+    scenario.tags.iter().any(|tag| tag == SECOND_CONTROLLER)
+        && (options.on.is_virtual() || Program::of(&options.on.controller.other()).is_err())
 }
 
 fn run_one(scenario: &Scenario, index: usize, options: &Options, control_plane: Option<Access>) -> ScenarioResult {

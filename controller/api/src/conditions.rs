@@ -369,9 +369,11 @@ impl<'a> BoundConditions<'a> {
 
     fn recompute_root(&mut self) {
         let current = self.object.generation;
+        // What changed last comes first, also of what changed in one instant.
         let mut unhealthy: Vec<&Condition> = self
             .conditions
             .iter()
+            .rev()
             .filter(|condition| self.set.dependents.contains(&condition.type_.as_str()))
             .filter(|condition| !condition.is_true() || condition.observed_generation != current)
             .collect();

@@ -10,7 +10,7 @@ use crate::cloud::Cloud;
 use crate::fake_cluster::{self, FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::recorder::Recorder;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use controller::RunHandles;
 use controller_clock::Clock;
 use jiff::Timestamp;
@@ -139,6 +139,10 @@ impl Backend for Embedded {
         let mut killed = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
         killed.run.shutdown().await;
         Ok(())
+    }
+
+    async fn replace_controller(&mut self) -> anyhow::Result<()> {
+        bail!("in virtual time there is no other controller")
     }
 
     fn is_controlled(&self) -> bool {

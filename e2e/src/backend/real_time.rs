@@ -16,6 +16,7 @@ use crate::invariants::Invariants;
 use crate::loopback;
 use crate::recorder::Recorder;
 use crate::scenario::On;
+use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
 use controller_clock::Clock;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -37,6 +39,8 @@ use tokio::task::JoinSet;
 const AUDIT_EVERY: Duration = Duration::from_millis(50);
 /// How often AWS's cloud controller looks at nodes that are not ready (--node-monitor-period).
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
+/// How long a controller may take to end once it is asked to, which is what a pod is given.
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// A kubelet's own interval.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -47,6 +51,9 @@ pub struct Setting {
     pub on: On,
     /// The control plane, for the backend that has one.
     pub control_plane: Option<Access>,
+    /// The certificate of fake-kube. `None`: one of its own. The authority is hashed into every EC2NodeClass, so that clusters
+    /// whose hashes are to be compared share one.
+    pub certificate: Option<ServingCertificate>,
     /// Where the logs of the controller's processes are kept. `None`: nowhere.
     pub logs: Option<PathBuf>,
 }
@@ -80,6 +87,7 @@ impl ApiServer {
 pub struct RealTime {
     name: BackendName,
     api: ApiServer,
+    controller: UnderTest,
     program: Program,
     clock: Clock,
     environment: BTreeMap<String, String>,
@@ -109,7 +117,7 @@ impl RealTime {
         recorder: Recorder,
         invariants: Invariants,
     ) -> anyhow::Result<Self> {
-        let Setting { on, control_plane, logs } = setting;
+        let Setting { on, control_plane, certificate, logs } = setting;
         let program = Program::of(&on.controller)?;
         let clock = Clock::system();
         recorder.set_clock(clock.clone());
@@ -135,7 +143,10 @@ impl RealTime {
             (BackendName::Embedded, _) => {
                 let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("a socket for Kubernetes")?;
                 let url = format!("https://{}", listener.local_addr()?);
-                let certificate = ServingCertificate::generate(&["localhost", "127.0.0.1"], clock.now())?;
+                let certificate = match certificate {
+                    Some(certificate) => certificate,
+                    None => ServingCertificate::generate(&["localhost", "127.0.0.1"], clock.now())?,
+                };
                 // Every replica that may ever be started has a token, which is its name.
                 let users = (0..1_000).map(|number| User::Controller(number).name()).map(|name| (name.clone(), name));
                 let cluster = FakeCluster::new(Options {
@@ -190,8 +201,28 @@ impl RealTime {
         environment.extend(process_environment(&ec2_url));
         environment.extend(on.environment);
         let folder = Folder::make()?;
-        let (replicas, name) = (BTreeMap::new(), on.backend);
-        Ok(Self { name, api, program, clock, environment, replicas, started: 0, recorder, folder, logs, parts })
+        let (replicas, name, controller) = (BTreeMap::new(), on.backend, on.controller);
+        Ok(Self {
+            name,
+            api,
+            controller,
+            program,
+            clock,
+            environment,
+            replicas,
+            started: 0,
+            recorder,
+            folder,
+            logs,
+            parts,
+        })
+    }
+}
+
+impl RealTime {
+    /// The account in fake-ec2.
+    pub(crate) fn account(&self) -> &Account {
+        self.api.account()
     }
 }
 
@@ -324,6 +355,22 @@ impl Backend for RealTime {
         self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?.process.kill().await
     }
 
+    async fn replace_controller(&mut self) -> anyhow::Result<()> {
+        let other = self.controller.other();
+        self.program = Program::of(&other)?;
+        self.controller = other;
+        let stopped = std::mem::take(&mut self.replicas);
+        let numbers: Vec<usize> = stopped.keys().copied().collect();
+        anyhow::ensure!(!numbers.is_empty(), "no controller runs that another could follow");
+        for replica in stopped.into_values() {
+            replica.process.stop(STOPPED_WITHIN).await?;
+        }
+        for number in numbers {
+            self.start_controller(number).await?;
+        }
+        Ok(())
+    }
+
     fn is_controlled(&self) -> bool {
         !self.replicas.is_empty()
     }
@@ -371,7 +418,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn make() -> anyhow::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        let path = std::env::temp_dir().join(format!("trysquare-scenario-{}", std::process::id()));
+        // One process may have several clusters.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("trysquare-scenario-{}-{number}", std::process::id()));
         // A process of the same number may have been killed before it could clear up.
         let _ = std::fs::remove_dir_all(&path);
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
