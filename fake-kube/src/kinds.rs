@@ -23,6 +23,8 @@ pub(crate) enum Builtin {
     CronJob,
     PodDisruptionBudget,
     StorageClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
     ResourceSlice,
     PriorityClass,
     CustomResourceDefinition,

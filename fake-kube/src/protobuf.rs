@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_claim_on_devices_is_read_as_its_own_kind_and_not_as_a_containers() {
-        let exactly = [bytes(1, b"gpu.example.com"), vec![40, 2]].concat();
+        let exactly = [bytes(1, b"gpu.example.com"), vec![32, 2]].concat();
         let request = [bytes(1, b"gpu"), bytes(2, &exactly)].concat();
         let opaque = [bytes(1, b"gpu.example.com"), bytes(2, &bytes(1, b"{\"mode\":\"fast\"}"))].concat();
         // A configuration's source is a message of its own whose fields stand in the configuration.

@@ -74,8 +74,8 @@ const ROWS: &[Row] = &[
     row("storage.k8s.io", "csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &[], "n", Builtin::Plain),
     row("storage.k8s.io", "volumeattachments", "volumeattachment", "VolumeAttachment", &[], "s", Builtin::Plain),
     row("resource.k8s.io", "deviceclasses", "deviceclass", "DeviceClass", &[], "g", Builtin::Plain),
-    row("resource.k8s.io", "resourceclaims", "resourceclaim", "ResourceClaim", &[], "ns", Builtin::Plain),
-    row("resource.k8s.io", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", &[], "n", Builtin::Plain),
+    row("resource.k8s.io", "resourceclaims", "resourceclaim", "ResourceClaim", &[], "ns", Builtin::ResourceClaim),
+    row("resource.k8s.io", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", &[], "n", Builtin::ResourceClaimTemplate),
     row("resource.k8s.io", "resourceslices", "resourceslice", "ResourceSlice", &[], "g", Builtin::ResourceSlice),
     row("scheduling.k8s.io", "priorityclasses", "priorityclass", "PriorityClass", &["pc"], "g", Builtin::PriorityClass),
     row("node.k8s.io", "runtimeclasses", "runtimeclass", "RuntimeClass", &[], "", Builtin::Plain),
@@ -137,7 +137,7 @@ fn from_row(row: &Row, table: usize) -> Kind {
         selector: Some(path("spec.selector")),
     });
     // A container's claims on devices are a type of this name too.
-    let shape = if row.kind == "ResourceClaim" { "resource.ResourceClaim" } else { row.kind };
+    let shape = if row.builtin == Builtin::ResourceClaim { "resource.ResourceClaim" } else { row.kind };
     Kind {
         group: row.group.into(),
         version: "v1".into(),

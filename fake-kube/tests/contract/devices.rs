@@ -84,8 +84,10 @@ async fn a_claim_is_allocated_through_its_status_alone() {
         "metadata": { "name": "one" }, "spec": { "devices": { "requests": [request] } }, "status": allocated,
     });
     let made = kit.made(path, claim).await;
-    assert_eq!(made["spec"]["devices"]["requests"][0]["name"], "gpu");
-    assert!(made["status"]["allocation"].is_null(), "{made:#}");
+    // One device, where no number is given.
+    let exactly = json!({ "deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1 });
+    assert_eq!(made["spec"]["devices"]["requests"], json!([{ "name": "gpu", "exactly": exactly }]));
+    assert_eq!(made["status"], json!({}));
     let (_, changed) = kit.merge(&format!("{path}/one/status"), json!({ "status": allocated })).await;
     assert_eq!(changed["status"], allocated);
 }
