@@ -25,6 +25,7 @@ pub mod scenario;
 pub mod serve;
 pub mod steps;
 mod story;
+mod temporary;
 pub mod things;
 pub mod tied;
 pub mod tools;

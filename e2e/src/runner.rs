@@ -97,7 +97,7 @@ impl<'a> Seat<'a> {
         }
         if self.control_plane.is_none() {
             let ControlPlanes { programs, definitions, folder } = self.of;
-            let started = self.runtime.block_on(ControlPlane::start(programs, folder, definitions))?;
+            let started = self.runtime.block_on(ControlPlane::start(programs, folder, definitions, None))?;
             self.control_plane = Some(started);
         }
         let ready = self.control_plane.as_ref().context("it was just made")?;

@@ -17,6 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// How long a controller may take until its health is served. One that takes longer is left to the steps, which say what it
 /// does not do.
@@ -130,7 +131,7 @@ impl Process {
     }
 
     /// Asks it to end, and ends it where it does not.
-    pub(crate) async fn stop(mut self, patience: Duration) -> anyhow::Result<()> {
+    pub(crate) async fn stop(&mut self, patience: Duration) -> anyhow::Result<()> {
         if let Some(id) = self.child.id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
@@ -138,6 +139,23 @@ impl Process {
             self.child.kill().await.context("killing the controller")?;
         }
         Ok(())
+    }
+
+    /// Runs until the token is cancelled, and is asked to end then.
+    ///
+    /// # Errors
+    /// Where it ends by itself; with the last lines it wrote.
+    pub(crate) async fn until(mut self, goodbye: CancellationToken, patience: Duration) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            () = goodbye.cancelled() => {}
+            ended = self.child.wait() => {
+                let status = ended?;
+                while self.readers.join_next().await.is_some() {}
+                bail!("{}", self.farewell(status));
+            }
+        }
+        self.stop(patience).await
     }
 }
 

@@ -57,7 +57,7 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
-    /// Serves the embedded cluster on sockets, for kubectl, the AWS CLI and boto3.
+    /// Serves a cluster and an account on sockets, for kubectl, the AWS CLI and boto3.
     Serve(serve::Arguments),
     /// Writes report.html and junit.xml anew from the report.json of a run.
     Report(report::Arguments),

@@ -8,10 +8,11 @@ use crate::report;
 use crate::runner::{self, ControlPlanes, Progress};
 use crate::scenario::On;
 use crate::steps::Vocabulary;
+use crate::temporary::TemporaryFolder;
 use crate::tied;
 use crate::under_test::UnderTest;
 use crate::verdict::{ScenarioResult, Verdict};
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -98,11 +99,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     if let Some(folder) = &arguments.report {
         report::prepare(folder).map_err(CliError::usage)?;
     }
-    let temporary = match (&arguments.report, arguments.twice) {
-        (None, true) => Some(TemporaryFolder::make().map_err(CliError::backend)?),
-        _ if !is_virtual => Some(TemporaryFolder::make().map_err(CliError::backend)?),
-        _ => None,
-    };
+    let needs_folder = !is_virtual || (arguments.twice && arguments.report.is_none());
+    let temporary = needs_folder.then(TemporaryFolder::make).transpose().map_err(CliError::backend)?;
     let options = runner::Options {
         program: tied::this_program().map_err(CliError::backend)?,
         control_planes: control_planes(&on, temporary.as_ref()).map_err(CliError::backend)?,
@@ -117,14 +115,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
             .report
             .as_deref()
             .map(report::journals)
-            .or(temporary.as_ref().filter(|_| arguments.twice).map(|folder| folder.0.clone())),
+            .or(temporary.as_ref().filter(|_| arguments.twice).map(|folder| folder.path().to_owned())),
     };
     #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
     let started = std::time::Instant::now();
     #[allow(clippy::disallowed_methods)] // The report says when it was made, outside every simulation.
     let started_at = jiff::Timestamp::now();
     let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
-    interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;
+    interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.path().to_owned()))
+        .map_err(CliError::backend)?;
     let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
     progress.bar.finish_and_clear();
     let command = std::env::args().skip(1).collect();
@@ -205,35 +204,7 @@ fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<O
     Program::of(&on.controller)?;
     let (BackendName::Apiserver, Some(folder)) = (on.backend, folder) else { return Ok(None) };
     let definitions = definitions_of(&on.controller)?;
-    Ok(Some(ControlPlanes { programs: Programs::find()?, definitions, folder: folder.0.clone() }))
-}
-
-/// A folder that goes with its owner.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn make() -> anyhow::Result<Self> {
-        let base = std::env::temp_dir();
-        for attempt in 0.. {
-            let path = base.join(format!("trysquare-{}-{attempt}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                // Left by a process of the same number.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                made => {
-                    return made
-                        .map(|()| Self(path.clone()))
-                        .with_context(|| format!("cannot make the folder {}", path.display()));
-                }
-            }
-        }
-        unreachable!("some number is free")
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    Ok(Some(ControlPlanes { programs: Programs::find()?, definitions, folder: folder.path().to_owned() }))
 }
 
 /// A bar on a terminal, a line per scenario elsewhere.
