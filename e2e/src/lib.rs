@@ -8,6 +8,7 @@ mod catalogue;
 pub mod chronicle;
 pub mod cli;
 pub mod cloud;
+pub mod conformance;
 pub mod contract;
 pub mod eventually;
 pub mod fake_cluster;

@@ -25,7 +25,7 @@ pub const SCENARIO_LIMIT: Duration = Duration::from_secs(900);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What stands as the step of a failure where the process of a scenario told nothing itself.
-const PROCESS: &str = "the scenario's process";
+pub(crate) const PROCESS: &str = "the scenario's process";
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]

@@ -28,45 +28,63 @@ Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Feature files or folders of them; FILE:LINE names one scenario.
-    #[arg(default_value = "features")]
-    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    choice: Choice,
     /// What the scenarios run on.
     #[arg(long, value_enum, default_value = "embedded")]
     backend: BackendName,
     /// The controller under test: ours, upstream, or the path of a program.
     #[arg(long, value_name = "CONTROLLER", default_value = "ours")]
     controller: UnderTest,
-    /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    controller_env: Vec<(String, String)>,
-    /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
-    #[arg(long, value_name = "EXPR")]
-    tags: Option<String>,
-    /// Only scenarios whose title contains the text.
-    #[arg(long, value_name = "TEXT")]
-    name: Option<String>,
-    /// The seed of every pinned source of randomness.
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
-    seed: u64,
     /// Run each scenario twice and compare the whole journals of API requests.
     #[arg(long)]
     twice: bool,
     /// Where randomness comes from: the seed, or the system as a control that --twice does see differences.
     #[arg(long, value_enum, default_value = "pinned")]
     randomness: Randomness,
-    /// How many scenarios at a time [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: Option<u16>,
     /// Write report.html, report.json, junit.xml and the journals into this folder.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Print how many calls of each kind every scenario made.
     #[arg(long)]
     calls: bool,
+}
+
+/// What `test` and `conformance` have in common: which scenarios, and how they are run.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// Feature files or folders of them; FILE:LINE names one scenario.
+    #[arg(default_value = "features")]
+    pub(super) paths: Vec<PathBuf>,
+    /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    controller_env: Vec<(String, String)>,
+    /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
+    #[arg(long, value_name = "EXPR")]
+    pub(super) tags: Option<String>,
+    /// Only scenarios whose title contains the text.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) name: Option<String>,
+    /// The seed of every pinned source of randomness.
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    pub(super) seed: u64,
+    /// How many scenarios at a time [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
     /// How to print the results.
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    pub(super) format: Format,
+}
+
+impl Choice {
+    /// What the scenarios run on.
+    pub(super) fn on(&self, backend: BackendName, controller: UnderTest) -> On {
+        On { backend, controller, environment: self.controller_env.iter().cloned().collect() }
+    }
+
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -78,11 +96,9 @@ enum Randomness {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
-    let scenarios = selected(arguments)?;
-    if arguments.backend != BackendName::Embedded || arguments.controller != UnderTest::Ours {
-        let (backend, controller) = (arguments.backend, &arguments.controller);
-        return Err(CliError::backend(anyhow!("{controller} on {backend} is not there yet; only ours on embedded is")));
-    }
+    let choice = &arguments.choice;
+    let scenarios = selected(choice)?;
+    available(arguments.backend, &arguments.controller).map_err(CliError::backend)?;
     if let Some(folder) = &arguments.report {
         report::prepare(folder).map_err(CliError::usage)?;
     }
@@ -92,15 +108,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     };
     let options = runner::Options {
         program: this_program().map_err(CliError::backend)?,
-        on: On {
-            backend: arguments.backend,
-            controller: arguments.controller.clone(),
-            environment: arguments.controller_env.iter().cloned().collect(),
-        },
-        seed: arguments.seed,
+        on: choice.on(arguments.backend, arguments.controller.clone()),
+        seed: choice.seed,
         pinned: arguments.randomness == Randomness::Pinned,
         twice: arguments.twice,
-        jobs: arguments.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from),
+        jobs: choice.jobs(),
         journals: arguments
             .report
             .as_deref()
@@ -111,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let started = std::time::Instant::now();
     #[allow(clippy::disallowed_methods)] // The report says when it was made, outside every simulation.
     let started_at = jiff::Timestamp::now();
-    let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
+    let progress = Arc::new(Shown::new(scenarios.len(), choice.format));
     interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;
     let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
     progress.bar.finish_and_clear();
@@ -120,14 +132,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let report::Document { summary, scenarios: results, .. } = &document;
     // Whatever becomes of the files: what was found out is printed.
     let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &document));
-    match arguments.format {
+    match choice.format {
         Format::Json => print_json(&document)?,
         Format::Text => {
             print(&report::text::render(results, summary, arguments.calls, output::colours(&std::io::stdout())))?
         }
     }
     written.map_err(CliError::usage)?;
-    if let (Some(folder), Format::Text) = (&arguments.report, arguments.format) {
+    if let (Some(folder), Format::Text) = (&arguments.report, choice.format) {
         print(&format!("report: {}\n", report::page(folder).display()))?;
     }
     let could_not_start =
@@ -141,10 +153,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     })
 }
 
+/// Whether there is such a backend for such a controller.
+pub(super) fn available(backend: BackendName, controller: &UnderTest) -> anyhow::Result<()> {
+    if backend != BackendName::Embedded || *controller != UnderTest::Ours {
+        return Err(anyhow!("{controller} on {backend} is not there yet; only ours on embedded is"));
+    }
+    Ok(())
+}
+
 /// The scenarios that the command line names, every line of which is a known step.
-fn selected(arguments: &Arguments) -> Result<Vec<Scenario>, CliError> {
-    let selection = Selection::new(arguments.tags.as_deref(), arguments.name.as_deref()).map_err(CliError::usage)?;
-    let all = features::load(&arguments.paths).map_err(CliError::usage)?;
+pub(super) fn selected(choice: &Choice) -> Result<Vec<Scenario>, CliError> {
+    let selection = Selection::new(choice.tags.as_deref(), choice.name.as_deref()).map_err(CliError::usage)?;
+    let all = features::load(&choice.paths).map_err(CliError::usage)?;
     let scenarios: Vec<Scenario> = all.iter().filter(|scenario| selection.selects(scenario)).cloned().collect();
     if scenarios.is_empty() {
         return Err(CliError::usage(match selection.unknown_tag(&all) {
@@ -173,7 +193,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// This program's file, as it was when it started: a build meanwhile may have put another in its place.
-fn this_program() -> anyhow::Result<PathBuf> {
+pub(super) fn this_program() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { std::env::current_exe().context("cannot find this program's own file") }
 }
@@ -215,7 +235,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    fn new(scenarios: usize, format: Format) -> Self {
+    pub(super) fn new(scenarios: usize, format: Format) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(scenarios as u64) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
