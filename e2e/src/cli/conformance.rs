@@ -11,6 +11,7 @@ use crate::features::{self, Scenario, Selection};
 use crate::report;
 use crate::runner::{self, Progress};
 use crate::scenario::On;
+use crate::temporary::TemporaryFolder;
 use crate::under_test::UnderTest;
 use crate::verdict::ScenarioResult;
 use anyhow::anyhow;
@@ -195,7 +196,9 @@ fn run_columns(
     if let Ok(style) = ProgressStyle::with_template("{prefix}: {bar:30} {pos}/{len} {wide_msg}") {
         shown.bar.set_style(style);
     }
-    interrupt::watch(shown.clone(), None).map_err(CliError::backend)?;
+    // Of control planes, one after the other.
+    let temporary = TemporaryFolder::make().map_err(CliError::backend)?;
+    interrupt::watch(shown.clone(), Some(temporary.path().to_owned())).map_err(CliError::backend)?;
     let mut runs = Vec::new();
     for (number, (controller, backend)) in columns.iter().enumerate() {
         let on = choice.on(*backend, controller.clone());
@@ -204,7 +207,8 @@ fn run_columns(
             (report.join(&beside), beside)
         });
         let title = format!("{controller} on {backend} ({} of {})", number + 1, columns.len());
-        runs.push(run_column(choice, on, &due(controller), folder, &Titled { title, shown: &shown })?);
+        let progress = Titled { title, shown: &shown };
+        runs.push(run_column(choice, on, &due(controller), folder, &temporary, &progress)?);
     }
     shown.bar.finish_and_clear();
     Ok(runs)
@@ -217,6 +221,7 @@ fn run_column(
     on: On,
     scenarios: &[Scenario],
     folder: Option<(PathBuf, String)>,
+    temporary: &TemporaryFolder,
     progress: &Titled<'_>,
 ) -> Result<Run, CliError> {
     #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
@@ -233,38 +238,37 @@ fn run_column(
         could_not_start: Some(reason),
         results: Vec::new(),
     };
-    if let Err(error) = test::available(on.backend, &on.controller) {
-        return Ok(progress.cannot_start(not_run(crate::scenario::explain(&error))));
-    }
-    let mut options = runner::Options {
-        program: test::this_program().map_err(CliError::backend)?,
-        on: on.clone(),
-        seed: choice.seed,
-        pinned: true,
-        twice: false,
-        jobs: choice.jobs(),
-        journals: None,
+    let kept = folder.as_ref().map(|(folder, _)| folder.as_path());
+    let options = match choice.options(on.clone(), kept, Some(temporary)) {
+        Ok(options) => options,
+        Err(error) => return Ok(progress.cannot_start(not_run(crate::scenario::explain(&error)))),
     };
-    // One scenario tells whether there is a backend at all; a hundred that fail to start would tell no more.
-    let first = &scenarios[..scenarios.len().min(1)];
-    let tried = runner::run(first, &options, &Quiet).map_err(CliError::usage)?;
-    if let Some(reason) = decide::why_none_started(&tried) {
+    if let Some(reason) = why_not(&options, scenarios).map_err(CliError::usage)? {
         return Ok(progress.cannot_start(not_run(reason)));
     }
-    if let Some((folder, _)) = &folder {
+    if let Some(folder) = kept {
         report::prepare(folder).map_err(CliError::usage)?;
-        options.journals = Some(report::journals(folder));
     }
     let results = runner::run(scenarios, &options, progress).map_err(CliError::usage)?;
     let command = std::env::args().skip(1).collect();
     let document = report::Document::new(results, started.elapsed(), started_at, command);
     progress.ended_with(&document.summary);
-    if let Some((folder, _)) = &folder {
+    if let Some(folder) = kept {
         report::write(folder, &document).map_err(CliError::usage)?;
     }
     let beside = folder.as_ref().map(|(_, beside)| beside.as_str());
     let parts = Run::parts(document, beside);
     Ok(parts.into_iter().next().unwrap_or_else(|| not_run("no scenario is about this controller".into())))
+}
+
+/// What keeps the backend from starting, if anything does. One scenario tells; a hundred that wait in vain for a server
+/// would tell no more. In virtual time there is none to wait for.
+fn why_not(options: &runner::Options, scenarios: &[Scenario]) -> anyhow::Result<Option<String>> {
+    let long = |scenario: &&Scenario| !scenario.tags.iter().any(|tag| ["clock", "slow"].contains(&tag.as_str()));
+    let Some(first) = scenarios.iter().find(long).filter(|_| !options.on.is_virtual()) else { return Ok(None) };
+    let alone = runner::Options { journals: None, logs: None, ..options.clone() };
+    let tried = runner::run(std::slice::from_ref(first), &alone, &Quiet)?;
+    Ok(decide::why_none_started(&tried))
 }
 
 /// The progress of one column of several.

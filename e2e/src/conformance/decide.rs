@@ -67,9 +67,10 @@ impl Run {
     }
 }
 
-/// What kept the backend from starting, where it did for no scenario at all.
+/// What kept the backend from starting, where it did for no scenario at all. Those that are skipped never ask it to.
 pub fn why_none_started<'a>(results: impl IntoIterator<Item = &'a ScenarioResult>) -> Option<String> {
-    let mut reasons = results.into_iter().map(|result| match &result.verdict {
+    let run = results.into_iter().filter(|result| !matches!(result.verdict, Verdict::Skipped { .. }));
+    let mut reasons = run.map(|result| match &result.verdict {
         Verdict::Failed(failure) if failure.step == START => Some(failure.message.clone()),
         _ => None,
     });

@@ -93,14 +93,25 @@ pub(crate) fn copy_run(from: &Path, to: &Path) -> anyhow::Result<()> {
             std::fs::copy(&file, to.join(name)).with_context(|| about(&file))?;
         }
     }
-    let journals = report::journals(from);
-    if !journals.is_dir() {
-        return Ok(());
+    for folder in [report::journals, report::logs] {
+        let folder_from = folder(from);
+        if folder_from.is_dir() {
+            copy_folder(&folder_from, &folder(to)).with_context(|| about(&folder_from))?;
+        }
     }
-    for entry in std::fs::read_dir(&journals).with_context(|| about(&journals))? {
-        let file = entry.with_context(|| about(&journals))?.path();
-        if let Some(name) = file.file_name().filter(|_| file.is_file()) {
-            std::fs::copy(&file, report::journals(to).join(name)).with_context(|| about(&file))?;
+    Ok(())
+}
+
+/// Copies files and the folders in which they lie; links are followed nowhere.
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), to)?;
         }
     }
     Ok(())
