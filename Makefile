@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/trysquare/targ
 TRYSQUARE = $(CARGO_TARGET_DIR)/debug/trysquare
 
 ##@ Using it
-.PHONY: demo test e2e build
+.PHONY: demo test e2e conformance build
 demo: build ## Build, run the @essential scenarios on the embedded backend, print the results
 	$(TRYSQUARE) test --tags @essential
 
@@ -18,6 +18,9 @@ test: first-build ## Every test: units, contracts, scenarios (no cluster, no acc
 
 e2e: build ## Every scenario on the embedded backend
 	$(TRYSQUARE) test
+
+conformance: build ## The conformance report of our controller on the embedded backend, into target/conformance
+	$(TRYSQUARE) conformance --report target/conformance
 
 build: first-build ## The programs: trysquare, and fake-ec2 for use without a cluster
 	cargo build --package e2e --package fake-ec2 --bin trysquare --bin fake-ec2

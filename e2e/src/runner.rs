@@ -40,7 +40,7 @@ const SLOW: &str = "slow";
 const EXTENSION: &str = "extension";
 
 /// What stands as the step of a failure where the process of a scenario told nothing itself.
-const PROCESS: &str = "the scenario's process";
+pub(crate) const PROCESS: &str = "the scenario's process";
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]
