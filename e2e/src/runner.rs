@@ -67,6 +67,24 @@ pub struct Options {
     pub journals: Option<PathBuf>,
 }
 
+impl Options {
+    /// Our controller on the embedded backend, one scenario at a time, with everything pinned to seed 1.
+    pub fn usual(program: PathBuf) -> Self {
+        Self {
+            program,
+            on: On::usual(),
+            seed: 1,
+            pinned: true,
+            twice: false,
+            jobs: 1,
+            long: false,
+            control_planes: None,
+            logs: None,
+            journals: None,
+        }
+    }
+}
+
 /// What control planes are made of.
 #[derive(Clone, Debug)]
 pub struct ControlPlanes {
@@ -366,18 +384,7 @@ mod tests {
         impl Progress for Silent {
             fn ended(&self, _: &ScenarioResult) {}
         }
-        let options = Options {
-            program: "/nowhere/trysquare".into(),
-            on: On::usual(),
-            seed: 1,
-            pinned: true,
-            twice: true,
-            jobs: 2,
-            long: false,
-            control_planes: None,
-            logs: None,
-            journals: None,
-        };
+        let options = Options { twice: true, jobs: 2, ..Options::usual("/nowhere/trysquare".into()) };
         let results = run(&[scenario.clone(), scenario], &options, &Silent).unwrap();
         assert_eq!(results.len(), 2);
         for result in results {

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a controller may take until its health is served. One that takes longer is left to the steps, which say what it
 /// does not do.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
+const STARTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A log is kept up to here; a controller that floods it shall not fill the disk. Scenarios write some hundred kilobytes.
 const KEPT_LOG_BYTES: usize = 64 << 20;
