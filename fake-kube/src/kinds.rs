@@ -23,6 +23,7 @@ pub(crate) enum Builtin {
     CronJob,
     PodDisruptionBudget,
     StorageClass,
+    ResourceSlice,
     PriorityClass,
     CustomResourceDefinition,
     /// A question that is answered and not stored.
