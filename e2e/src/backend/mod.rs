@@ -8,7 +8,9 @@ mod real_time;
 mod seen;
 
 pub use embedded::Embedded;
+pub(crate) use process::Process;
 pub(crate) use process::{Program, definitions_of, keep_log};
+pub(crate) use real_time::{HEARTBEAT, follow_audit, process_environment, remove_dead_nodes};
 pub use real_time::{RealTime, Setting};
 
 use crate::cloud::Cloud;

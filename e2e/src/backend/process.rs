@@ -17,10 +17,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// How long a controller may take until its health is served. One that takes longer is left to the steps, which say what it
 /// does not do.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
+const STARTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A log is kept up to here; a controller that floods it shall not fill the disk. Scenarios write some hundred kilobytes.
 const KEPT_LOG_BYTES: usize = 64 << 20;
@@ -36,9 +37,10 @@ impl Program {
     /// The program of a controller.
     ///
     /// # Errors
-    /// Where it is upstream's and not there.
-    pub(crate) fn of(controller: &UnderTest) -> Result<Self, Missing> {
+    /// Where it is upstream's and not there, or nothing.
+    pub(crate) fn of(controller: &UnderTest) -> anyhow::Result<Self> {
         Ok(match controller {
+            UnderTest::Nothing => bail!("nothing at all runs on the embedded backend alone"),
             // What the controller's own program does is a subcommand of this one.
             UnderTest::Ours => Self { path: "/proc/self/exe".into(), arguments: vec!["controller".into()] },
             UnderTest::Upstream => Self { path: Tool::Karpenter.find()?, arguments: Vec::new() },
@@ -52,7 +54,7 @@ pub(crate) fn definitions_of(controller: &UnderTest) -> Result<crate::control_pl
     use crate::control_plane::Definitions;
     Ok(match controller {
         UnderTest::Upstream => Definitions::Folder(tools::upstream_crds(&Tool::Karpenter.find()?)),
-        UnderTest::Ours | UnderTest::Program(_) => Definitions::Ours,
+        UnderTest::Ours | UnderTest::Nothing | UnderTest::Program(_) => Definitions::Ours,
     })
 }
 
@@ -130,7 +132,7 @@ impl Process {
     }
 
     /// Asks it to end, and ends it where it does not.
-    pub(crate) async fn stop(mut self, patience: Duration) -> anyhow::Result<()> {
+    pub(crate) async fn stop(&mut self, patience: Duration) -> anyhow::Result<()> {
         if let Some(id) = self.child.id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
@@ -138,6 +140,23 @@ impl Process {
             self.child.kill().await.context("killing the controller")?;
         }
         Ok(())
+    }
+
+    /// Runs until the token is cancelled, and is asked to end then.
+    ///
+    /// # Errors
+    /// Where it ends by itself; with the last lines it wrote.
+    pub(crate) async fn until(mut self, goodbye: CancellationToken, patience: Duration) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            () = goodbye.cancelled() => {}
+            ended = self.child.wait() => {
+                let status = ended?;
+                while self.readers.join_next().await.is_some() {}
+                bail!("{}", self.farewell(status));
+            }
+        }
+        self.stop(patience).await
     }
 }
 

@@ -3,6 +3,7 @@
 mod cloud;
 mod compare;
 mod completions;
+mod conformance;
 mod interrupt;
 mod list;
 mod output;
@@ -33,6 +34,7 @@ Examples:
   trysquare test --tags @essential             what every installation relies on
   trysquare test features/interruption         one capability
   trysquare test --name 'ten nginx' --twice    proves that the run repeats to the byte
+  trysquare conformance --report out           the whole catalogue, row by row
   trysquare list --tags 'not @slow'            which scenarios there are
   trysquare list --rows                        which documented behaviours have one
   trysquare steps                              the sentences a scenario may use
@@ -58,9 +60,11 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
-    /// Serves the embedded cluster on sockets, for kubectl, the AWS CLI and boto3.
+    /// Reports documented behaviours by controller and backend, from runs now or before.
+    Conformance(conformance::Arguments),
+    /// Serves a cluster and an account on sockets, for kubectl, the AWS CLI and boto3.
     Serve(serve::Arguments),
-    /// Writes report.html and junit.xml anew from the report.json of a run.
+    /// Writes report.html and junit.xml anew from the report.json of a run, or compares conformance reports.
     Report(report::Arguments),
     /// Gives the same manifests to our controller and to upstream's and tells where they differ.
     Compare(compare::Arguments),
@@ -122,6 +126,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),

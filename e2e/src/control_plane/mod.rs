@@ -184,15 +184,20 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one in a new folder below `base` and installs the definitions and what every EKS cluster holds. The processes
-    /// are tied to the calling thread.
+    /// Starts one in a new folder below `base` and installs the definitions and what every EKS cluster holds. The API server
+    /// listens on `port`, or on any that is free. The processes are tied to the calling thread.
     ///
     /// # Errors
     /// Where a program does not run or is not ready in time; with the last lines it wrote.
-    pub async fn start(programs: &Programs, base: &Path, definitions: &Definitions) -> anyhow::Result<Self> {
+    pub async fn start(
+        programs: &Programs,
+        base: &Path,
+        definitions: &Definitions,
+        port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::try_start(programs, base, definitions).await {
+            match Self::try_start(programs, base, definitions, port).await {
                 Err(error) if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") => {
                     attempt += 1
                 }
@@ -201,9 +206,15 @@ impl ControlPlane {
         }
     }
 
-    async fn try_start(programs: &Programs, base: &Path, definitions: &Definitions) -> anyhow::Result<Self> {
+    async fn try_start(
+        programs: &Programs,
+        base: &Path,
+        definitions: &Definitions,
+        port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let folder = new_folder(base)?;
-        let [etcd_port, peer_port, port] = free_ports()?;
+        let [etcd_port, peer_port, free_port] = free_ports()?;
+        let port = port.unwrap_or(free_port);
         let certificate = ServingCertificate::generate(&["localhost", "127.0.0.1", "kubernetes.default.svc"], now())?;
         let access = Access {
             url: format!("https://127.0.0.1:{port}"),
