@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
             let outcome = compare(input, accepted, keep).await;
             let outcome = outcome.unwrap_or_else(|error| Comparison::failed(input, &error));
             if arguments.format == Format::Text {
-                tell(&format!("{} {}", if outcome.is_equal() { "equal   " } else { "differs " }, outcome.input));
+                tell(&format!("{} {}", if outcome.is_equal() { "equal  " } else { "DIFFERS" }, outcome.input));
             }
             outcome
         });
@@ -75,12 +75,14 @@ fn accepted(path: &Path) -> anyhow::Result<Vec<Accepted>> {
 fn text(comparisons: &[Comparison]) -> String {
     let mut text = String::new();
     let (mut fields, mut all_faults, mut all_accepted) = (0, 0, 0);
+    let (mut fields, mut all_faults, mut all_accepted) = (0, 0, 0);
     for comparison in comparisons {
         let faults = comparison.faults().count();
         let accepted = comparison.differences.len() - faults;
         fields += comparison.fields;
         all_faults += faults;
         all_accepted += accepted;
+        (fields, all_faults, all_accepted) = (fields + comparison.fields, all_faults + faults, all_accepted + accepted);
         text += &format!(
             "{}: {} fields, {faults} differ, {accepted} differ for a reason\n",
             comparison.input, comparison.fields
@@ -88,18 +90,46 @@ fn text(comparisons: &[Comparison]) -> String {
         if let Some(error) = &comparison.error {
             text += &format!("  not compared: {error}\n");
         }
+        if let Some(error) = &comparison.error {
+            text += &format!("  not compared: {error}\n");
+        }
         for difference in comparison.faults() {
-            text += &format!(
-                "  {}\n    ours:     {}\n    upstream: {}\n",
-                difference.path,
-                difference.ours.replace('\n', "\\n"),
-                difference.upstream.replace('\n', "\\n")
-            );
+            let (ours, upstream) = first_difference(&difference.ours, &difference.upstream);
+            text += &format!("  {}\n    ours:     {ours}\n    upstream: {upstream}\n", difference.path);
         }
     }
     text += &format!(
         "{} inputs, {fields} fields: {all_faults} differ, {all_accepted} differ for a reason\n",
         comparisons.len()
     );
+    text += &format!(
+        "{} inputs, {fields} fields: {all_faults} differ, {all_accepted} differ for a reason\n",
+        comparisons.len()
+    );
     text
+}
+
+/// Of two texts of several lines, such as user data, the lines in which they first differ.
+fn first_difference<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
+    let ends = "(ends)";
+    let (mut one_lines, mut other_lines) = (one.lines(), other.lines());
+    loop {
+        match (one_lines.next(), other_lines.next()) {
+            (Some(one), Some(other)) if one == other => {}
+            (None, None) => return (one, other),
+            (one, other) => return (one.unwrap_or(ends), other.unwrap_or(ends)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_user_data_the_first_line_that_differs_is_shown() {
+        assert_eq!(first_difference("a\nb\nc", "a\nx\nc"), ("b", "x"));
+        assert_eq!(first_difference("a", "a\nb"), ("(ends)", "b"));
+        assert_eq!(first_difference("a", "b"), ("a", "b"));
+    }
 }

@@ -35,8 +35,17 @@ const ABSENT: &str = "(absent)";
 pub struct Accepted {
     /// The paths it is about; `*` stands for any text.
     pub path: String,
+    /// The inputs it is about; none named is all.
+    #[serde(default)]
+    pub inputs: Vec<String>,
     /// Why.
     pub reason: String,
+}
+
+impl Accepted {
+    fn is_about(&self, input: &str) -> bool {
+        self.inputs.is_empty() || self.inputs.iter().any(|name| name == input)
+    }
 }
 
 /// A field that differs.
@@ -114,9 +123,10 @@ pub async fn compare(input: &Path, accepted: &[Accepted], keep: Option<&Path>) -
             std::fs::write(folder.join("observed.json"), serde_json::to_vec_pretty(observed)?)?;
         }
     }
+    let accepted: Vec<Accepted> = accepted.iter().filter(|one| one.is_about(&name)).cloned().collect();
     let (ours, upstream) = (leaves(&ours), leaves(&upstream));
     let fields = ours.keys().chain(upstream.keys()).collect::<BTreeSet<_>>().len();
-    Ok(Comparison { input: name, fields, differences: differences(&ours, &upstream, accepted), error: None })
+    Ok(Comparison { input: name, fields, differences: differences(&ours, &upstream, &accepted), error: None })
 }
 
 fn title(input: &Path) -> String {
@@ -211,7 +221,7 @@ mod tests {
             pairs.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect()
         };
         let (ours, upstream) = (tree(&[("a", "1"), ("b", "2"), ("c", "3")]), tree(&[("a", "1"), ("b", "4")]));
-        let accepted = [Accepted { path: "c".into(), reason: "for a reason".into() }];
+        let accepted = [Accepted { path: "c".into(), inputs: Vec::new(), reason: "for a reason".into() }];
         let found = differences(&ours, &upstream, &accepted);
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].path.as_str(), found[0].upstream.as_str(), &found[0].reason), ("b", "4", &None));
