@@ -75,21 +75,16 @@ fn accepted(path: &Path) -> anyhow::Result<Vec<Accepted>> {
 fn text(comparisons: &[Comparison]) -> String {
     let mut text = String::new();
     let (mut fields, mut all_faults, mut all_accepted) = (0, 0, 0);
-    let (mut fields, mut all_faults, mut all_accepted) = (0, 0, 0);
     for comparison in comparisons {
         let faults = comparison.faults().count();
         let accepted = comparison.differences.len() - faults;
         fields += comparison.fields;
         all_faults += faults;
         all_accepted += accepted;
-        (fields, all_faults, all_accepted) = (fields + comparison.fields, all_faults + faults, all_accepted + accepted);
         text += &format!(
             "{}: {} fields, {faults} differ, {accepted} differ for a reason\n",
             comparison.input, comparison.fields
         );
-        if let Some(error) = &comparison.error {
-            text += &format!("  not compared: {error}\n");
-        }
         if let Some(error) = &comparison.error {
             text += &format!("  not compared: {error}\n");
         }
@@ -98,10 +93,6 @@ fn text(comparisons: &[Comparison]) -> String {
             text += &format!("  {}\n    ours:     {ours}\n    upstream: {upstream}\n", difference.path);
         }
     }
-    text += &format!(
-        "{} inputs, {fields} fields: {all_faults} differ, {all_accepted} differ for a reason\n",
-        comparisons.len()
-    );
     text += &format!(
         "{} inputs, {fields} fields: {all_faults} differ, {all_accepted} differ for a reason\n",
         comparisons.len()
