@@ -66,7 +66,11 @@ quiet-day: build ## A virtual day without changes, with an interruption at its e
 	$(TRYSQUARE) test --tags @quiet-day --calls
 
 ##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
-.PHONY: tools
+.PHONY: tools apiserver
+apiserver: build ## The @essential scenarios with our controller on a genuine control plane, in real time
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager
+	$(TRYSQUARE) test --backend apiserver --tags @essential
+
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
@@ -90,7 +94,7 @@ report-test: build ## report.html and conformance.html against their JSON, in a 
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test kubectl-test clients-test report-test guide apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// What the scenarios run on.
     #[arg(long, value_enum, default_value = "embedded")]
     backend: BackendName,
-    /// The controller under test: ours, upstream, or the path of a program.
+    /// The controller under test: ours, upstream, the path of a program, or nothing as a control that scenarios notice.
     #[arg(long, value_name = "CONTROLLER", default_value = "ours")]
     controller: UnderTest,
     /// Run each scenario twice and compare the whole journals of API requests.
