@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long = "controller", value_name = "CONTROLLER")]
     controllers: Vec<UnderTest>,
     /// A backend to run each controller on; may be given several times [default: embedded, unless runs are named].
-    #[arg(long = "backend", value_enum)]
+    #[arg(long = "backend", value_name = "BACKEND", value_enum)]
     backends: Vec<BackendName>,
     /// A folder that `trysquare test --report` wrote, to be taken into the report; may be given several times.
     #[arg(long = "run", value_name = "DIR")]
