@@ -1,0 +1,108 @@
+//! What two servers cannot agree on: identities, times and revisions. Each is replaced by a sign that keeps what matters
+//! of it: the same uid or version gets the same number, a time keeps its precision.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Value, json};
+
+use crate::player::Transcript;
+use crate::sequence::Sequence;
+
+static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
+/// Revisions in sentences.
+static REVISION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(resource version: |current: |\()\d+"));
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.\d+\.\d+\.\d+$"));
+static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+(ms|s|m)$"));
+static GENERATED: LazyLock<Regex> = LazyLock::new(|| pattern("-[bcdfghjklmnpqrstvwxz2456789]{5}$"));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a constant of this file")
+}
+
+/// A transcript in the form in which it is compared and kept.
+pub fn masked(sequence: &Sequence, transcript: &Transcript) -> Vec<Value> {
+    let mut masks = Masks { sequence, kept: &transcript.kept, uids: BTreeMap::new(), versions: BTreeMap::new() };
+    transcript.records.iter().map(|record| masks.value(record, "")).collect()
+}
+
+struct Masks<'a> {
+    sequence: &'a Sequence,
+    kept: &'a BTreeMap<String, String>,
+    uids: BTreeMap<String, usize>,
+    versions: BTreeMap<String, usize>,
+}
+
+impl Masks<'_> {
+    fn value(&mut self, value: &Value, key: &str) -> Value {
+        match value {
+            Value::String(text) => json!(self.text(text, key)),
+            Value::Array(list) => list.iter().map(|value| self.value(value, key)).collect(),
+            Value::Object(fields) => {
+                let mut masked = serde_json::Map::new();
+                let object = fields.contains_key("uid");
+                for (key, value) in fields {
+                    let value = match (key.as_str(), value) {
+                        ("managedFields", _) if !self.sequence.managed_fields => continue,
+                        ("resourceVersion", Value::String(version)) if object => json!(self.version(version)),
+                        ("resourceVersion", Value::String(_)) => json!("<revision>"),
+                        ("continue", Value::String(_)) => json!("<token>"),
+                        _ => self.value(value, key),
+                    };
+                    masked.insert(key.clone(), value);
+                }
+                Value::Object(masked)
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn version(&mut self, version: &str) -> String {
+        let next = self.versions.len() + 1;
+        format!("<version {}>", self.versions.entry(version.to_owned()).or_insert(next))
+    }
+
+    fn text(&mut self, text: &str, key: &str) -> String {
+        if key == "cells" && AGE.is_match(text) {
+            return "<age>".into();
+        }
+        if matches!(key, "clusterIP" | "clusterIPs") && ADDRESS.is_match(text) {
+            return "<address>".into();
+        }
+        let mut masked = text.to_owned();
+        // The longer value first: a namespace holds the word that makes it unique.
+        let mut kept: Vec<(&String, &String)> = self.kept.iter().collect();
+        kept.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        for (name, value) in kept {
+            // A short value, such as a version, may stand in any text by chance.
+            if masked == *value || value.len() >= 5 {
+                masked = masked.replace(value.as_str(), &format!("${{{name}}}"));
+            }
+        }
+        let masked = UID.replace_all(&masked, |found: &Captures<'_>| {
+            let next = self.uids.len() + 1;
+            format!("<uid {}>", self.uids.entry(found[0].to_owned()).or_insert(next))
+        });
+        let masked = TIME.replace_all(&masked, |found: &Captures<'_>| {
+            if self.sequence.text.contains(&found[0]) {
+                return found[0].to_owned();
+            }
+            let digits = found.get(1).map_or(0, |fraction| fraction.len() - 1);
+            if digits == 0 { "<time>".into() } else { format!("<time to {digits} digits>") }
+        });
+        let masked = REVISION.replace_all(&masked, "$1<revision>");
+        if key == "name" {
+            return GENERATED.replace(&masked, "-<suffix>").into_owned();
+        }
+        masked.into_owned()
+    }
+}
+
+/// Whether a pattern covers a pointer: `*` stands for one segment, a pattern covers what lies below it.
+pub fn covers(pattern: &str, pointer: &str) -> bool {
+    let mut segments = pointer.split('/');
+    pattern.split('/').all(|wanted| segments.next().is_some_and(|segment| wanted == "*" || wanted == segment))
+}
