@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     manifests: Option<PathBuf>,
     /// The AWS region.
-    #[arg(long, value_name = "REGION", default_value = crate::fake_cluster::REGION)]
+    #[arg(long, value_name = "REGION", default_value = crate::account::REGION)]
     region: String,
     /// The seed of ids, boot times and prices.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -156,7 +156,7 @@ fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: bool)
     let pace = if speed == 1 { String::new() } else { format!(", {speed} times as fast as real time") };
     tell(&format!(
         "trysquare: Kubernetes {} at {}, EC2 and SQS at {}, {with}{pace}",
-        crate::fake_cluster::KUBERNETES_VERSION,
+        crate::account::KUBERNETES_VERSION,
         endpoints.kube_url,
         endpoints.aws_url
     ));

@@ -8,6 +8,7 @@ mod pace;
 
 pub use files::Endpoints;
 
+use crate::account;
 use crate::backend::CONTROLLER;
 use crate::fake_cluster::{self, FakeCluster, aws_call, kube_call};
 use crate::recorder::{Call, Recorder};
@@ -95,19 +96,23 @@ pub async fn run(
     let url = format!("https://{}", SocketAddr::new(reachable(options.address), kube_address.port()));
     let authority = files::base64(certificate.certificate_authority_pem());
     let cluster = FakeCluster::new(fake_cluster::Options {
-        clock: clock.clone(),
-        seed: options.seed,
-        region: options.region.clone(),
-        families: Vec::new(),
-        served: Some((url.clone(), authority.clone())),
+        account: account::Options {
+            clock: clock.clone(),
+            seed: options.seed,
+            region: options.region.clone(),
+            families: Vec::new(),
+            served: Some((url.clone(), authority.clone())),
+            pace: account::Pace::default(),
+        },
         journal_entries: 0,
+        users: Default::default(),
     });
     tell_writes(&cluster, &recorder, options.tell_everything);
-    let mut parts = cluster.start(&recorder)?;
+    let mut parts = cluster.start(&controller_api::crds(), &recorder)?;
     let kubeconfig = certificate.kubeconfig(&url);
     let kube = cluster.kube.clone();
     parts.spawn_local(async move { Ok(kube.serve(kube_listener, &certificate).await?) });
-    let ec2 = cluster.ec2.clone();
+    let ec2 = cluster.account.ec2.clone();
     let bounds = ec2_bounds(options.speed);
     parts.spawn_local(async move { Ok(ec2.serve_with(ec2_listener, bounds).await?) });
     if let Some(path) = &options.manifests {
@@ -122,7 +127,7 @@ pub async fn run(
     let mut metrics_url = None;
     if options.controller {
         let client = client_of(&kubeconfig, CONTROLLER).await?;
-        let environment = cluster.controller_environment();
+        let environment = cluster.account.controller_environment();
         let mut settings = fake_cluster::controller_settings(&environment, "karpenter-0")?;
         let metrics = TcpListener::bind((options.address, 0)).await?.local_addr()?;
         settings.metrics_address = Some(metrics);
@@ -234,7 +239,7 @@ fn tell_writes(cluster: &FakeCluster, recorder: &Recorder, everything: bool) {
         }
     }));
     let record = recorder.clone();
-    cluster.ec2.cloud().observe(Box::new(move |entry| tell(&record, &aws_call(entry))));
+    cluster.account.ec2.cloud().observe(Box::new(move |entry| tell(&record, &aws_call(entry))));
 }
 
 /// Checks that a region is one of the catalogue.

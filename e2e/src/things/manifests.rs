@@ -69,7 +69,7 @@ async fn apply_objects(kube: &kube::Client, path: &Path) -> anyhow::Result<usize
     apply_text(kube, &text).await.with_context(|| format!("manifest {}", path.display()))
 }
 
-async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<usize> {
+pub(crate) async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<usize> {
     let mut objects = 0;
     for document in serde_yaml_ng::Deserializer::from_str(text) {
         // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
