@@ -27,8 +27,8 @@ use crate::{
     review,
     route::{self, ResourceRoute, Route},
     state::{Caller, Server, State},
-    status::Status,
-    store::{Stored, to_bytes},
+    status::{Status, go_json_error},
+    store::{Stored, to_bytes, without_type},
     subresource::{
         inside::{self, LogRequest},
         scale,
@@ -171,6 +171,7 @@ impl Server {
         let caller = Caller::http(text(headers, header::USER_AGENT), user);
         let line = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let request = body.clone().filter(|body| !body.is_empty()).map_or(Payload::Empty, Payload::Bytes);
+        let (path, query) = &route::current(path, query);
         let (verb, answer) = match route::parse(path) {
             Route::Plain(path) => ("get", self.plain(&method, &path, text(headers, header::ACCEPT))),
             Route::Resource(route) => match self.call(caller.clone(), &method, route, query, headers, body) {
@@ -316,7 +317,10 @@ impl Server {
                 let request = ListRequest::read(&call.query, kind, false)?;
                 let options = call.delete_options()?;
                 let deleted = self.enter().delete_collection(kind, namespace, &request, &options)?;
-                let items: Vec<Value> = deleted.iter().map(|stored| (*stored.value).clone()).collect();
+                let items: Vec<Value> = deleted
+                    .iter()
+                    .map(|stored| if kind.custom() { (*stored.value).clone() } else { without_type(&stored.value) })
+                    .collect();
                 let version = self.enter().store.version().to_string();
                 Ok(Answer::json(
                     200,
@@ -328,6 +332,8 @@ impl Server {
             }
             "get" => {
                 let state = self.enter();
+                let asked = call.parameter("resourceVersion").parse().unwrap_or(0);
+                state.check_reached(asked)?;
                 let stored = Arc::clone(state.get(kind, namespace.unwrap_or_default(), call.name())?);
                 match call.route.subresource.as_deref() {
                     None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
@@ -346,6 +352,7 @@ impl Server {
                 let mut state = self.enter();
                 match call.route.subresource.as_deref() {
                     Some("binding" | "eviction" | "scale") => call.special(&mut state),
+                    None if kind.builtin == Builtin::Binding => call.special(&mut state),
                     Some(_) if call.verb == "create" => Err(Status::no_such_resource()),
                     _ => call.write(&mut state, form),
                 }
@@ -506,14 +513,22 @@ impl Call {
 
     fn delete_options(&self) -> Result<DeleteOptions, Status> {
         if !self.body.is_empty() {
-            return DeleteOptions::from_json(&self.json()?);
+            let said = self.json()?;
+            let kind = said["kind"].as_str().unwrap_or("DeleteOptions");
+            if kind != "DeleteOptions" {
+                let version = said["apiVersion"].as_str().unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+                )));
+            }
+            return DeleteOptions::from_json(&said);
         }
         // Without a body the query says the same.
         let mut said = json!({});
         match self.parameter("gracePeriodSeconds") {
             "" => {}
             seconds => {
-                let wrong = || Status::bad_request(format!("gracePeriodSeconds: {seconds:?} is not a whole number"));
+                let wrong = || Status::bad_request(format!("strconv.ParseInt: parsing {seconds:?}: invalid syntax"));
                 said["gracePeriodSeconds"] = json!(seconds.parse::<i64>().map_err(|_| wrong())?);
             }
         }
@@ -560,14 +575,14 @@ impl Call {
             _ => {
                 let options = self.delete_options()?;
                 let Deleted { object, gone } = state.delete(kind, namespace, name, &options)?;
-                return Ok(self.deleted(object, gone, form, options));
+                return Ok(self.deleted(object, gone, form));
             }
         };
         let Written { object, warnings, created } = written;
         Ok(self.object(if created { 201 } else { 200 }, object, form, warnings))
     }
 
-    fn deleted(&self, object: Arc<Stored>, gone: bool, form: Rendering, options: DeleteOptions) -> Answer {
+    fn deleted(&self, object: Arc<Stored>, gone: bool, form: Rendering) -> Answer {
         let returns_object = matches!(
             self.kind.plural.as_str(),
             "namespaces"
@@ -584,8 +599,7 @@ impl Call {
                 | "volumeattachments"
         );
         if !gone || (returns_object && !self.kind.custom()) {
-            let accepted = !gone && options.propagation == Some(deletion::Propagation::Foreground);
-            return self.object(if accepted { 202 } else { 200 }, object, form, Vec::new());
+            return self.object(200, object, form, Vec::new());
         }
         let mut details = json!({
             "name": self.name(), "kind": self.kind.plural, "uid": object.value["metadata"]["uid"],
@@ -604,6 +618,13 @@ impl Call {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
         let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
         match (self.route.subresource.as_deref(), self.verb) {
+            // The older path has the name in the body.
+            (None, "create") if kind.builtin == Builtin::Binding => {
+                let binding = self.json()?;
+                let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                state.bind(namespace, &name, &binding)?;
+                Ok(Answer::json(201, &success))
+            }
             (Some("binding"), "create") if kind.builtin == Builtin::Pod => {
                 state.bind(namespace, name, &self.json()?)?;
                 Ok(Answer::json(201, &success))
@@ -615,18 +636,8 @@ impl Call {
                 }
                 let mut options = DeleteOptions::from_json(&eviction["deleteOptions"])?;
                 options.dry_run |= self.options()?.dry_run;
-                match state.evict(namespace, name, &options) {
-                    Ok(_) => Ok(Answer::json(201, &success)),
-                    // The genuine server returns this one as the result of a create that succeeded.
-                    Err(status) if status.code == 500 && status.reason.is_empty() => {
-                        let mut body = status.to_json();
-                        if let Some(fields) = body.as_object_mut() {
-                            fields.remove("reason");
-                        }
-                        Ok(Answer::json(201, &body))
-                    }
-                    Err(status) => Err(status),
-                }
+                state.evict(namespace, name, &options)?;
+                Ok(Answer::json(201, &success))
             }
             (Some("scale"), "update" | "patch") => {
                 let old = Arc::clone(state.get(kind, namespace, name)?);
@@ -656,6 +667,9 @@ fn parse(body: &[u8], yaml: bool) -> Result<Value, Status> {
         Ok(value) => Ok(value),
         Err(_) if yaml => serde_yaml_ng::from_slice(body)
             .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}"))),
-        Err(error) => Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))),
+        Err(_) => {
+            let message = format!("couldn't get version/kind; json parse error: {}", go_json_error(body));
+            Err(Status::bad_request(message))
+        }
     }
 }

@@ -95,6 +95,17 @@ impl Status {
         Self::new(409, "Conflict", message).about(&kind.group, &kind.plural, name)
     }
 
+    /// The object is not the one that is meant: another uid. The store says so, by its key.
+    pub(crate) fn other_uid(kind: &Kind, namespace: &str, name: &str, meant: &str, found: &str) -> Self {
+        let group = if kind.custom() { format!("{}/", kind.group) } else { String::new() };
+        let place = if kind.namespaced { format!("{}/{namespace}", kind.plural) } else { kind.plural.clone() };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{place}/{name}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {meant}, UID in object meta: {found}"
+        );
+        Self::conflict(kind, name, why)
+    }
+
     /// The optimistic lock failed.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         Self::conflict(
@@ -146,6 +157,16 @@ impl Status {
 
     /// Validation refused the object. `errors` must not be empty.
     pub(crate) fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
+        Self::invalid_as(&kind.group, &kind.kind, name, errors)
+    }
+
+    /// Validation refused the options of a request.
+    pub(crate) fn invalid_options(options: &str, errors: &[FieldError]) -> Self {
+        Self::invalid_as("meta.k8s.io", options, "", errors)
+    }
+
+    /// Validation refused what goes by this group and kind in the refusal.
+    pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
         let aggregate = match texts.as_slice() {
             [one] => one.clone(),
@@ -156,8 +177,9 @@ impl Status {
                 if unique.len() == 1 { unique[0].to_owned() } else { format!("[{}]", unique.join(", ")) }
             }
         };
-        let message = format!("{} \"{name}\" is invalid: {aggregate}", kind.qualified_kind());
-        let mut status = Self::new(422, "Invalid", message).about(&kind.group, &kind.kind, name);
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{qualified} \"{name}\" is invalid: {aggregate}");
+        let mut status = Self::new(422, "Invalid", message).about(group, kind, name);
         let details = status.details.get_or_insert_default();
         details.causes = errors
             .iter()
@@ -194,8 +216,11 @@ impl Status {
     pub fn to_json(&self) -> Value {
         let mut object = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            object["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             let mut rendered = Map::new();
             for (key, text) in
@@ -281,6 +306,20 @@ impl ErrorKind {
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotFound => "FieldValueNotFound",
         }
+    }
+}
+
+/// Why a text is no JSON, in the words of the server's decoder, as far as they can be told from its beginning and end.
+pub(crate) fn go_json_error(text: &[u8]) -> String {
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    match (first, serde_json::from_slice::<Value>(text)) {
+        (None, _) => "unexpected end of JSON input".into(),
+        (Some(_), Err(error)) if error.is_eof() => "unexpected end of JSON input".into(),
+        (Some(first), _) if !b"{[\"-0123456789tfn".contains(first) => {
+            format!("invalid character '{}' looking for beginning of value", char::from(*first))
+        }
+        (Some(_), Err(error)) => error.to_string(),
+        (Some(_), Ok(_)) => String::new(),
     }
 }
 

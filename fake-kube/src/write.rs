@@ -265,11 +265,7 @@ impl State {
             metadata.remove("namespace");
         }
         if !text(metadata, "resourceVersion").is_empty() {
-            return Err(Status::new(
-                500,
-                "InternalError",
-                "resourceVersion should not be set on objects to be created",
-            ));
+            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         let mut name = text(metadata, "name");
         if name.is_empty() {
@@ -283,7 +279,7 @@ impl State {
             name = format!("{prefix}{}", self.ids.suffix());
             metadata.insert("name".into(), json!(name));
         }
-        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(key);
         }
         metadata.insert("uid".into(), json!(uid));
@@ -310,22 +306,22 @@ impl State {
         let given = metadata["name"].as_str().unwrap_or_default();
         if given != name {
             return Err(Status::bad_request(if given.is_empty() {
-                "name must be provided".to_owned()
+                format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
             } else {
                 format!("the name of the object ({given}) does not match the name on the URL ({name})")
             }));
         }
-        if let Some(given) = metadata["namespace"].as_str().filter(|given| !given.is_empty() && *given != namespace) {
-            return Err(Status::bad_request(format!(
-                "the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
-            )));
-        }
+        check_place(namespace, metadata)?;
         let old = Arc::clone(self.get(kind, namespace, name)?);
         let unconditional = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty();
         if unconditional && kind.custom() {
             let errors =
                 [FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update")];
-            return Err(Status::invalid(kind, name, &errors));
+            return Err(Status::invalid_as(&kind.group, &kind.plural, name, &errors));
+        }
+        let (uid, known) = (&object["metadata"]["uid"], &old.value["metadata"]["uid"]);
+        if let (Some(uid), Some(known)) = (uid.as_str().filter(|uid| !uid.is_empty() && known != uid), known.as_str()) {
+            return Err(Status::other_uid(kind, namespace, name, uid, known));
         }
         let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
         written.warnings = warnings;
@@ -358,6 +354,7 @@ impl State {
                 object["metadata"]["name"].as_str().unwrap_or_default()
             )));
         }
+        check_place(namespace, &object["metadata"])?;
         let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
         written.warnings = warnings;
         Ok(written)
@@ -376,14 +373,19 @@ impl State {
     ) -> Result<Written, Status> {
         if options.field_manager.is_empty() {
             let errors = [FieldError::required("fieldManager", "is required for apply patch")];
-            let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}", errors[0]);
-            return Err(Status::new(422, "Invalid", message));
+            return Err(Status::invalid_options("PatchOptions", &errors));
         }
-        check_type(kind, &applied)?;
+        check_applied(kind, name, &applied)?;
         if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
-        let warnings = self.decode(kind, &mut applied, options)?;
+        let strict = WriteOptions { field_validation: FieldValidation::Warn, ..options.clone() };
+        if let Some(unknown) = self.decode(kind, &mut applied, &strict)?.first() {
+            // Only fields of the schema can be owned.
+            let path = unknown.trim_start_matches("unknown field ").trim_matches('"').to_owned();
+            return Err(untyped(kind, &applied, &path));
+        }
+        let warnings = Vec::new();
         if let Some(metadata) = applied["metadata"].as_object_mut() {
             metadata.remove("creationTimestamp");
             if kind.namespaced {
@@ -396,11 +398,13 @@ impl State {
             if part != Part::Whole {
                 return Err(Status::not_found(kind, name));
             }
-            if applied["metadata"].get("uid").is_some_and(|uid| !uid.is_null()) {
+            if let Some(uid) = applied["metadata"]["uid"].as_str() {
                 return Err(Status::conflict(
                     kind,
                     name,
-                    "uid mismatch: the provided object specified a uid that does not exist",
+                    format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    ),
                 ));
             }
             let mut object = applied.clone();
@@ -431,15 +435,17 @@ impl State {
         part: Part,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_preconditions(kind, name, old, &new)?;
+        check_version(kind, name, old, &new)?;
+        let metadata_errors = builtin::metadata::validate_update(&new["metadata"], &old.value["metadata"]);
         keep_system_fields(kind, &old.value, &mut new);
         keep_other_parts(kind, &old.value, &mut new, part);
         builtin::update::prepare(kind.builtin, &old.value, &mut new, part);
         self.fill_in(kind, &mut new);
-        if new == *old.value {
+        if new == *old.value && metadata_errors.is_empty() {
             return Ok(Written::plain(Arc::clone(old)));
         }
-        let mut errors = builtin::metadata::validate_update(&new["metadata"], &old.value["metadata"]);
+        // Twice: the server checks what all kinds share, and then each kind checks it again.
+        let mut errors = [metadata_errors.clone(), metadata_errors].concat();
         errors.extend(self.validate(kind, &new, Some(&old.value), part));
         if !errors.is_empty() {
             return Err(Status::invalid(kind, name, &errors));
@@ -495,24 +501,61 @@ fn check_type(kind: &Kind, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn check_preconditions(kind: &Kind, name: &str, old: &Stored, new: &Value) -> Result<(), Status> {
-    let metadata = &new["metadata"];
-    let (uid, version) = (metadata["uid"].as_str().unwrap_or_default(), &metadata["resourceVersion"]);
-    let known = old.value["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != known {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {known}");
-        return Err(Status::conflict(kind, name, why));
+/// What a body says of its namespace must agree with the path.
+fn check_place(namespace: &str, metadata: &Value) -> Result<(), Status> {
+    let given = metadata["namespace"].as_str().unwrap_or_default();
+    if given.is_empty() || given == namespace {
+        return Ok(());
     }
-    match version.as_str().unwrap_or_default() {
+    Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
+}
+
+/// An applied configuration says in full what it is.
+fn check_applied(kind: &Kind, name: &str, applied: &Value) -> Result<(), Status> {
+    let text = |key: &str| applied[key].as_str().unwrap_or_default();
+    if text("apiVersion") != kind.api_version() || text("kind") != kind.kind {
+        return Err(Status::bad_request(format!(
+            "invalid object type: {}, Kind={}",
+            group_version(text("apiVersion")),
+            text("kind")
+        )));
+    }
+    let given = applied["metadata"]["name"].as_str().unwrap_or_default();
+    if !given.is_empty() && given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// With the slash that the core group has where both are printed.
+fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
+/// An applied field that the schema does not know.
+fn untyped(kind: &Kind, applied: &Value, path: &str) -> Status {
+    let text = |key: &str| applied["metadata"][key].as_str().unwrap_or_default();
+    Status::new(
+        500,
+        "",
+        format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): .{path}: field not declared in schema",
+            text("namespace"),
+            text("name"),
+            group_version(&kind.api_version()),
+            kind.kind
+        ),
+    )
+}
+
+fn check_version(kind: &Kind, name: &str, old: &Stored, new: &Value) -> Result<(), Status> {
+    match new["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
         "" => Ok(()),
         version if version == old.version.to_string() => Ok(()),
         version if version.parse::<u64>().is_err() => {
-            let errors = [FieldError::invalid(
-                "metadata.resourceVersion",
-                &json!(version),
-                format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
-            )];
-            Err(Status::invalid(kind, name, &errors))
+            Err(Status::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax")))
         }
         _ => Err(Status::modified(kind, name)),
     }

@@ -2,6 +2,7 @@
 
 mod cloud;
 mod completions;
+mod contract;
 mod interrupt;
 mod list;
 mod output;
@@ -63,6 +64,8 @@ enum Command {
     Report(report::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
+    /// Compares fake-kube with a genuine API server and scheduler.
+    Contract(contract::Arguments),
     /// Lists the sentences that scenarios may use.
     Steps(steps::Arguments),
     #[command(flatten)]
@@ -122,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Contract(arguments) => contract::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
         Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),

@@ -17,7 +17,9 @@ async fn main() -> anyhow::Result<()> {
     let kubeconfig = arguments.next().context("the first argument is a kubeconfig")?;
     let names: Vec<String> = arguments.collect();
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    // A refusal is what is to be seen, not to be tried again.
+    config.default_retry = false;
     let genuine = kube::Client::try_from(config)?;
     let cluster = FakeKube::new(Options::new(Clock::system()));
     tokio::spawn(actors::run(cluster.clone(), actors::Options::default()));

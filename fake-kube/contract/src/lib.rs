@@ -2,9 +2,10 @@
 //! kube-apiserver does, and clusters in which its scheduler decides as the genuine one does.
 //!
 //! Reading order: [`sequence`] (what stands in the files), [`player`] (plays it to one server), [`masks`] (what two
-//! servers cannot agree on), [`compare`].
+//! servers cannot agree on), [`compare`]; [`scheduler`] stands for itself.
 
 pub mod compare;
 pub mod masks;
 pub mod player;
+pub mod scheduler;
 pub mod sequence;

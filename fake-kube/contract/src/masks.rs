@@ -1,5 +1,5 @@
 //! What two servers cannot agree on: identities, times and revisions. Each is replaced by a sign that keeps what matters
-//! of it: the same uid or version gets the same number, a time keeps its precision.
+//! of it: the same uid gets the same number, and so does the same version of an object, a time keeps its precision.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -33,7 +33,7 @@ struct Masks<'a> {
     sequence: &'a Sequence,
     kept: &'a BTreeMap<String, String>,
     uids: BTreeMap<String, usize>,
-    versions: BTreeMap<String, usize>,
+    versions: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 impl Masks<'_> {
@@ -43,13 +43,13 @@ impl Masks<'_> {
             Value::Array(list) => list.iter().map(|value| self.value(value, key)).collect(),
             Value::Object(fields) => {
                 let mut masked = serde_json::Map::new();
-                let object = fields.contains_key("uid");
+                let uid = fields.get("uid").and_then(Value::as_str).unwrap_or_default();
                 for (key, value) in fields {
                     let value = match (key.as_str(), value) {
                         ("managedFields", _) if !self.sequence.managed_fields => continue,
-                        ("resourceVersion", Value::String(version)) if object => json!(self.version(version)),
+                        ("resourceVersion", Value::String(version)) if !uid.is_empty() => json!(self.version(uid, version)),
                         ("resourceVersion", Value::String(_)) => json!("<revision>"),
-                        ("continue", Value::String(_)) => json!("<token>"),
+                        ("continue", Value::String(token)) if !token.is_empty() => json!("<token>"),
                         _ => self.value(value, key),
                     };
                     masked.insert(key.clone(), value);
@@ -60,9 +60,11 @@ impl Masks<'_> {
         }
     }
 
-    fn version(&mut self, version: &str) -> String {
-        let next = self.versions.len() + 1;
-        format!("<version {}>", self.versions.entry(version.to_owned()).or_insert(next))
+    /// Versions are counted object by object: how many others have changed in between is the server's affair.
+    fn version(&mut self, uid: &str, version: &str) -> String {
+        let seen = self.versions.entry(uid.to_owned()).or_default();
+        let next = seen.len() + 1;
+        format!("<version {}>", seen.entry(version.to_owned()).or_insert(next))
     }
 
     fn text(&mut self, text: &str, key: &str) -> String {

@@ -19,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Headers that tell a client something. The others are the connection's own, or tell of the server's flow control.
 const HEADERS: [&str; 4] = ["content-type", "warning", "retry-after", "allow"];
 
+/// What a controller puts into every namespace. It is left out of lists and watches, so that they show what the sequence
+/// itself has made.
+const CERTIFICATE: &str = "kube-root-ca.crt";
+
 /// What one server answered.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
@@ -57,6 +61,10 @@ pub async fn play(client: &kube::Client, sequence: &Sequence, manner: &Manner) -
     let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
     if let Err(error) = player.send("POST", "/api/v1/namespaces", None, None, Some(&body)).await {
         player.transcript.faults.push(format!("no namespace: {error}"));
+        return player.transcript;
+    }
+    if let Err(error) = player.furnish(&namespace).await {
+        player.transcript.faults.push(format!("no furniture in the namespace: {error}"));
         return player.transcript;
     }
     for (index, step) in sequence.steps.iter().enumerate() {
@@ -197,7 +205,8 @@ impl Player<'_> {
             match timeout(wait, lines.next()).await {
                 Ok(Some(event)) => {
                     let bookmark = event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null();
-                    if step.bookmarks || !bookmark {
+                    let again = bookmark && events.last().is_some_and(|last: &Value| last["type"] == "BOOKMARK");
+                    if (step.bookmarks && !again || !bookmark) && !is_furniture(&event["object"]) {
                         events.push(event);
                     }
                 }
@@ -216,6 +225,25 @@ impl Player<'_> {
         let record = json!({ "events": events, "ended": lines.ended });
         self.watches.insert(step.events.clone(), lines);
         Ok(record)
+    }
+
+    /// Waits for what controllers put into every namespace, and has pods mount no token: fake-kube issues none.
+    async fn furnish(&self, namespace: &str) -> Result<(), String> {
+        let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+        let no_token = json!({ "automountServiceAccountToken": false });
+        let deadline = Instant::now() + PATIENCE;
+        for (method, path, media, body) in [
+            ("PATCH", account, Some("application/merge-patch+json"), Some(&no_token)),
+            ("GET", format!("/api/v1/namespaces/{namespace}/configmaps/{CERTIFICATE}"), None, None),
+        ] {
+            while self.send(method, &path, media, None, body).await?.status() != 200 {
+                if Instant::now() > deadline {
+                    return Err(format!("{path} does not appear"));
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
     }
 
     /// Leaves the server as it was, as far as others could notice.
@@ -239,6 +267,13 @@ fn brief(event: &Value) -> String {
         None => text(&event["object"]["rows"][0]["object"]["metadata"]["name"]),
     };
     format!("{} {name}", text(&event["type"])).trim_end().to_owned()
+}
+
+/// Whether an object, a row of a table or a table of one row is what every namespace has.
+fn is_furniture(item: &Value) -> bool {
+    [&item["metadata"]["name"], &item["object"]["metadata"]["name"], &item["rows"][0]["object"]["metadata"]["name"]]
+        .into_iter()
+        .any(|name| name == CERTIFICATE)
 }
 
 /// The path of an object that a POST has made.
@@ -276,7 +311,12 @@ async fn record(response: http::Response<Body>) -> Result<Value, String> {
     let body = response.into_body().collect();
     let bytes = timeout(PATIENCE, body).await.map_err(|_| "the reply does not end")?;
     let bytes = bytes.map_err(|error| chain(&error))?.to_bytes();
-    let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+    let mut body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+    for list in ["items", "rows"] {
+        if let Some(list) = body.get_mut(list).and_then(Value::as_array_mut) {
+            list.retain(|item| !is_furniture(item));
+        }
+    }
     Ok(json!({ "status": status, "headers": headers, "body": body }))
 }
 

@@ -16,6 +16,10 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
                     host_ports(&mut object["spec"]);
                 }
             }
+            for condition in items(&mut object["status"], "conditions") {
+                set(condition, "lastProbeTime", Value::Null);
+                set(condition, "lastTransitionTime", Value::Null);
+            }
         }
         Builtin::Node => {
             let status = &mut object["status"];
@@ -89,8 +93,11 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             set(spec, "suspend", json!(false));
             set(spec, "successfulJobsHistoryLimit", json!(3));
             set(spec, "failedJobsHistoryLimit", json!(1));
-            if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| template.get_mut("spec")) {
-                template(job);
+            if let Some(job) = spec.get_mut("jobTemplate").filter(|job| job.is_object()) {
+                set(job, "metadata", json!({}));
+                if let Some(job) = job.get_mut("spec") {
+                    template(job);
+                }
             }
         }
         Builtin::Service => service(spec_of(object)),
@@ -146,6 +153,9 @@ fn encode_texts(secret: &mut Value) {
 }
 
 fn template(spec: &mut Value) {
+    if let Some(template) = spec.get_mut("template").filter(|template| template.is_object()) {
+        set(template, "metadata", json!({}));
+    }
     if let Some(pod) = spec.get_mut("template").and_then(|template| template.get_mut("spec")) {
         pod_spec(pod);
     }
@@ -176,6 +186,7 @@ fn pod_spec(spec: &mut Value) {
     set(spec, "dnsPolicy", json!("ClusterFirst"));
     set(spec, "schedulerName", json!("default-scheduler"));
     set(spec, "securityContext", json!({}));
+    set(spec, "enableServiceLinks", json!(true));
     if let Some(name) = spec.get("serviceAccountName").cloned() {
         set(spec, "serviceAccount", name);
     }

@@ -45,6 +45,7 @@ const fn row(
 const ROWS: &[Row] = &[
     row("", "namespaces", "namespace", "Namespace", &["ns"], "s", Builtin::Namespace),
     row("", "pods", "pod", "Pod", &["po"], "nsga", Builtin::Pod),
+    row("", "bindings", "binding", "Binding", &[], "n", Builtin::Binding),
     row("", "nodes", "node", "Node", &["no"], "s", Builtin::Node),
     row("", "services", "service", "Service", &["svc"], "nsa", Builtin::Service),
     row("", "endpoints", "endpoints", "Endpoints", &["ep"], "n", Builtin::Plain),

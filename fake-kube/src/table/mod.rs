@@ -9,6 +9,7 @@ mod builtin;
 mod path;
 mod pod;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -103,6 +104,13 @@ pub(crate) fn of<'a>(
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,
     })
+}
+
+/// A table whose columns the client knows already.
+pub(crate) fn without_columns(table: &Bytes) -> Bytes {
+    let Ok(mut table) = serde_json::from_slice::<Value>(table) else { return table.clone() };
+    table["columnDefinitions"] = Value::Null;
+    to_bytes(&table)
 }
 
 /// A `Scale` as a table.
