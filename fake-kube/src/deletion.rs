@@ -200,14 +200,13 @@ impl State {
     ) -> Arc<Stored> {
         let now = self.timestamp();
         let metadata = &mut object["metadata"];
-        let already = terminating && metadata["deletionGracePeriodSeconds"] == 0 && metadata["deletionTimestamp"] == now;
         metadata["deletionTimestamp"] = json!(now);
         metadata["deletionGracePeriodSeconds"] = json!(0);
         if let Some(generation) = metadata["generation"].as_i64().filter(|_| !terminating) {
             metadata["generation"] = json!(generation + 1);
         }
         let marked = match self.store.table(kind.table).get(namespace, name) {
-            Some(present) if already || *present.value == object => Arc::clone(present),
+            Some(present) if *present.value == object => Arc::clone(present),
             _ => self.store.put(kind.table, namespace, name, object),
         };
         self.finish_deletion(kind, namespace, name, None);
@@ -391,7 +390,6 @@ impl State {
         }
         let mut object = (*old.value).clone();
         object["metadata"]["deletionTimestamp"] = json!(self.timestamp());
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         object["status"]["phase"] = json!("Terminating");
         let marked = self.store.put(kind.table, "", name, object);
         for table in 0..self.store.tables() {

@@ -28,6 +28,11 @@ pub(crate) enum Builtin {
     /// A question that is answered and not stored.
     Review,
     Binding,
+    Endpoints,
+    EndpointSlice,
+    PodTemplate,
+    ConfigMap,
+    Lease,
     /// Stored with the shared rules alone.
     Plain,
     /// From a custom resource definition.

@@ -222,14 +222,29 @@ fn merge(schema: Option<&Schema>, live: &mut Value, applied: &Value) {
             }
         }
         (Some(Shape::List { items, kind, .. }), Value::Array(target), Value::Array(list)) => {
-            for item in list {
-                let step = item_step(kind, item);
-                match target.iter_mut().find(|present| item_step(kind, present) == step) {
-                    Some(present) if matches!(kind, ListKind::Map(_)) => merge(Some(items), present, item),
-                    Some(_) => {}
-                    None => target.push(item.clone()),
+            let mut present: Vec<Value> = std::mem::take(target);
+            let step = |item: &Value| item_step(kind, item);
+            let wanted: Vec<Option<String>> = list.iter().map(step).collect();
+            // What is new stands before the next item that both have; what is not applied keeps its place.
+            for (item, step_of_item) in list.iter().zip(&wanted) {
+                let Some(place) = present.iter().position(|there| step(there) == *step_of_item) else {
+                    target.push(item.clone());
+                    continue;
+                };
+                let (mut before, mut later) = (Vec::new(), Vec::new());
+                for there in present.drain(..place) {
+                    if wanted.contains(&step(&there)) { later.push(there) } else { before.push(there) }
                 }
+                let mut there = present.remove(0);
+                if matches!(kind, ListKind::Map(_)) {
+                    merge(Some(items), &mut there, item);
+                }
+                target.extend(before);
+                target.push(there);
+                later.append(&mut present);
+                present = later;
             }
+            target.append(&mut present);
         }
         _ => live.clone_from(applied),
     }

@@ -147,7 +147,10 @@ impl Rendering {
             (Self::Table(_), "None") => IncludeObject::None,
             (Self::Table(_), "Object") => IncludeObject::Object,
             (Self::Table(_), other) => {
-                return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                     'Metadata', 'Object', 'None', or empty"
+                )));
             }
             (form, _) => return Ok(form),
         };
@@ -335,6 +338,7 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
     if accept.is_empty() {
         return Ok(Rendering::Whole);
     }
+    let mut known = false;
     for offer in accept.split(',') {
         let mut parts = offer.split(';').map(str::trim);
         let media: Cow<str> = parts.next().unwrap_or_default().into();
@@ -342,6 +346,7 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
         if !matches!(media.as_ref(), "application/json" | "*/*" | "application/*" | "application/yaml") {
             continue;
         }
+        known = true;
         match parameters.get("as").copied() {
             None => return Ok(Rendering::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Rendering::Metadata),
@@ -349,10 +354,22 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
             Some(_) => {}
         }
     }
-    Err(not_acceptable())
+    if known {
+        return Err(not_acceptable());
+    }
+    let mut status = Status::new(
+        406,
+        "NotAcceptable",
+        format!("406: Not Acceptable\n\nAvailable representations: {REPRESENTATIONS}"),
+    );
+    status.details = Some(Box::default());
+    Err(status)
 }
+
+/// What the genuine server offers, which is what it tells whoever wants something else.
+const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// The caller wants a form that is not served.
 pub(crate) fn not_acceptable() -> Status {
-    Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    Status::new(406, "NotAcceptable", format!("only the following media types are accepted: {REPRESENTATIONS}"))
 }

@@ -27,7 +27,7 @@ use crate::{
     review,
     route::{self, ResourceRoute, Route},
     state::{Caller, Server, State},
-    status::{Status, go_json_error},
+    status::{FieldError, Status, go_json_error},
     store::{Stored, to_bytes, without_type},
     subresource::{
         inside::{self, LogRequest},
@@ -174,6 +174,7 @@ impl Server {
         let (path, query) = &route::current(path, query);
         let (verb, answer) = match route::parse(path) {
             Route::Plain(path) => ("get", self.plain(&method, &path, text(headers, header::ACCEPT))),
+            Route::Resource(route) if !self.serves(&route.group) => (route::plain_verb(&method), Ok(nothing_there())),
             Route::Resource(route) => match self.call(caller.clone(), &method, route, query, headers, body) {
                 Ok(call) => {
                     let verb = call.verb;
@@ -246,6 +247,10 @@ impl Server {
         })
     }
 
+    fn serves(&self, group: &str) -> bool {
+        self.enter().kinds.groups().contains_key(group)
+    }
+
     fn strike(&self, call: &Call) -> Option<Outcome> {
         let subject = Subject {
             verb: call.verb,
@@ -265,9 +270,10 @@ impl Server {
         }
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => {
+            ["healthz" | "livez" | "readyz"] | ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => {
                 Ok(Answer::Bytes { code: 200, media: TEXT, body: Bytes::from_static(b"ok") })
             }
+            ["healthz" | "livez" | "readyz", ..] => Ok(nothing_there()),
             ["openapi", document @ ..] => {
                 if document == ["v2"] && accept.contains(openapi::VERSION_2_PROTOBUF) {
                     let body = openapi::version_2_protobuf(&self.options.kubernetes_version);
@@ -288,8 +294,14 @@ impl Server {
                 let media =
                     if aggregated && matches!(parts.as_slice(), ["api"] | ["apis"]) { AGGREGATED } else { JSON };
                 let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
-                let body = to_bytes(&found.ok_or_else(Status::no_such_resource)?);
-                Ok(Answer::Bytes { code: 200, media, body })
+                Ok(match found {
+                    Some(found) => Answer::Bytes { code: 200, media, body: to_bytes(&found) },
+                    // A group that is served has its own words for what it does not hold.
+                    None if parts.first() == Some(&"api") || self.serves(parts.get(1).unwrap_or(&"")) => {
+                        return Err(Status::no_such_resource());
+                    }
+                    None => nothing_there(),
+                })
             }
         }
     }
@@ -331,12 +343,21 @@ impl Server {
                 ))
             }
             "get" => {
+                let served = match call.route.subresource.as_deref() {
+                    None => true,
+                    Some("status") => kind.status,
+                    Some("scale") => kind.scale.is_some(),
+                    Some("ephemeralcontainers" | "resize") => kind.builtin == Builtin::Pod,
+                    Some(_) => false,
+                };
+                if !served {
+                    return Err(Status::no_such_resource());
+                }
                 let state = self.enter();
                 let asked = call.parameter("resourceVersion").parse().unwrap_or(0);
                 state.check_reached(asked)?;
                 let stored = Arc::clone(state.get(kind, namespace.unwrap_or_default(), call.name())?);
                 match call.route.subresource.as_deref() {
-                    None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
                     Some("scale") => {
                         let scale = scale::of(kind, &stored.value)?;
                         let shown = match form {
@@ -345,7 +366,7 @@ impl Server {
                         };
                         Ok(Answer::json(200, &shown))
                     }
-                    Some(_) => Err(Status::no_such_resource()),
+                    _ => Ok(call.object(200, stored, form, Vec::new())),
                 }
             }
             _ => {
@@ -410,6 +431,11 @@ impl Server {
     }
 }
 
+/// Where no handler is: the words of the server's library.
+fn nothing_there() -> Answer {
+    Answer::Bytes { code: 404, media: TEXT, body: Bytes::from_static(b"404 page not found\n") }
+}
+
 fn respond(code: u16, media: &'static str, body: Body, warnings: &[String], retry_after: u32) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -454,7 +480,11 @@ impl Call {
     }
 
     fn options(&self) -> Result<WriteOptions, Status> {
-        let kind = if self.verb == "create" { "CreateOptions" } else { "UpdateOptions" };
+        let kind = match self.verb {
+            "create" => "CreateOptions",
+            "patch" => "PatchOptions",
+            _ => "UpdateOptions",
+        };
         let dry_run = match self.parameter("dryRun") {
             "" => false,
             other => deletion::is_dry_run(kind, other)?,
@@ -464,14 +494,9 @@ impl Call {
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                return Err(Status::new(
-                    422,
-                    "Invalid",
-                    format!(
-                        "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Invalid value: {other:?}: must be \
-                         one of: \"\", \"Ignore\", \"Warn\", \"Strict\""
-                    ),
-                ));
+                let known = ["", "Ignore", "Strict", "Warn"];
+                let error = FieldError::not_supported("fieldValidation", &json!(other), &known);
+                return Err(Status::invalid_options(kind, &[error]));
             }
         };
         let apply = self.content_type.starts_with("application/apply-patch");
@@ -508,7 +533,30 @@ impl Call {
                 "application/vnd.kubernetes.protobuf",
             ]));
         }
-        parse(&self.body, media == "application/yaml")
+        if options || media == "application/yaml" {
+            return parse(&self.body, media == "application/yaml");
+        }
+        let unrecognized = |why: String| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: \
+                 {why} ({})",
+                self.kind.kind,
+                summary(&self.body)
+            ))
+        };
+        match serde_json::from_slice(&self.body) {
+            Ok(value @ Value::Object(_)) => Ok(value),
+            // Null is an object without fields.
+            Ok(Value::Null) => Ok(json!({})),
+            Ok(other) => {
+                let found = if other.is_array() { "array" } else if other.is_string() { "string" } else { "number" };
+                Err(unrecognized(format!(
+                    "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                )))
+            }
+            Err(_) => Err(unrecognized(go_json_error(&self.body))),
+        }
     }
 
     fn delete_options(&self) -> Result<DeleteOptions, Status> {
@@ -546,11 +594,18 @@ impl Call {
     fn patch(&self) -> Result<Patch, Status> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
         Ok(match media {
-            "application/json-patch+json" => Patch::Json(parse(&self.body, false)?),
-            "application/merge-patch+json" => Patch::Merge(parse(&self.body, false)?),
-            "application/strategic-merge-patch+json" => Patch::Strategic(parse(&self.body, false)?),
+            "application/json-patch+json" => Patch::Json(parse_patch(&self.body)?),
+            "application/merge-patch+json" => Patch::Merge(parse_patch(&self.body)?),
+            "application/strategic-merge-patch+json" => Patch::Strategic(parse_patch(&self.body)?),
             "application/apply-patch+yaml" => Patch::Apply(parse(&self.body, true)?),
-            _ => return Err(Status::unsupported_media_type(&MEDIA_TYPES)),
+            _ if self.kind.custom() => {
+                return Err(Status::unsupported_media_type(&[MEDIA_TYPES[0], MEDIA_TYPES[1], MEDIA_TYPES[3]]));
+            }
+            _ => {
+                let mut status = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                status.details = Some(Box::default());
+                return Err(status);
+            }
         })
     }
 
@@ -572,6 +627,17 @@ impl Call {
             "create" => state.create(kind, namespace, self.json()?, &self.options()?)?,
             "update" => state.update(kind, namespace, name, self.json()?, part, &self.options()?)?,
             "patch" => state.patch(kind, namespace, name, self.patch()?, part, &self.options()?)?,
+            _ if self.route.subresource.is_some() => {
+                let message = format!(
+                    "{} is not supported on resources of kind {:?}",
+                    self.verb,
+                    kind.qualified_resource()
+                );
+                let mut status = Status::new(405, "MethodNotAllowed", message);
+                let details = status.details.get_or_insert_default();
+                (details.group, details.kind) = (kind.group.clone(), kind.plural.clone());
+                return Err(status);
+            }
             _ => {
                 let options = self.delete_options()?;
                 let Deleted { object, gone } = state.delete(kind, namespace, name, &options)?;
@@ -653,6 +719,12 @@ impl Call {
                         patch @ Patch::Json(_) => crate::patch::changed(kind, current, patch)?,
                     },
                 };
+                let given = wanted["metadata"]["name"].as_str().unwrap_or_default();
+                if !given.is_empty() && given != name {
+                    return Err(Status::bad_request(format!(
+                        "the name of the object ({given}) does not match the name on the URL ({name})"
+                    )));
+                }
                 let object = scale::applied(kind, &old.value, &wanted)?;
                 let written = state.replace(kind, namespace, name, &old, object, Part::Scale, &self.options()?)?;
                 Ok(Answer::json(200, &scale::of(kind, &written.object.value)?))
@@ -660,6 +732,23 @@ impl Call {
             _ => Err(Status::method_not_allowed()),
         }
     }
+}
+
+/// The beginning of a body, as it is quoted where it cannot be read.
+fn summary(body: &[u8]) -> String {
+    const LONGEST: usize = 30;
+    let shown = &body[..body.len().min(LONGEST)];
+    let more = if body.len() > LONGEST { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+fn parse_patch(body: &[u8]) -> Result<Value, Status> {
+    serde_json::from_slice(body)
+        .map_err(|_| Status::bad_request(format!("error decoding patch: {}", go_json_error(body))))
 }
 
 fn parse(body: &[u8], yaml: bool) -> Result<Value, Status> {

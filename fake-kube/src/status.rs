@@ -318,7 +318,16 @@ pub(crate) fn go_json_error(text: &[u8]) -> String {
         (Some(first), _) if !b"{[\"-0123456789tfn".contains(first) => {
             format!("invalid character '{}' looking for beginning of value", char::from(*first))
         }
-        (Some(_), Err(error)) => error.to_string(),
+        (Some(first), Err(error)) => {
+            let literal = ["null", "true", "false"].into_iter().find(|word| word.as_bytes()[0] == *first);
+            let begin = text.iter().position(|byte| byte == first).unwrap_or(0);
+            let wrong = literal.and_then(|word| {
+                let at = word.bytes().zip(&text[begin..]).position(|(wanted, found)| wanted != *found)?;
+                let (found, wanted) = (char::from(text[begin + at]), char::from(word.as_bytes()[at]));
+                Some(format!("invalid character '{found}' in literal {word} (expecting '{wanted}')"))
+            });
+            wrong.unwrap_or_else(|| error.to_string())
+        }
         (Some(_), Ok(_)) => String::new(),
     }
 }

@@ -105,7 +105,7 @@ impl State {
             format!("{} in version \"{}\" cannot be handled as a {}: {message}", kind.kind, kind.version, kind.kind)
         };
         let refuse = |error: schema::decode::DecodeError| {
-            Status::bad_request(context(error.message)).with_cause("FieldValueInvalid", "", &error.field)
+            Status::bad_request(context(error.message))
         };
         if kind.custom() {
             let metadata = schema::shapes::named("ObjectMeta");
@@ -139,9 +139,17 @@ impl State {
 
     fn validate(&self, kind: &Kind, new: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
         let mut errors = builtin::metadata::validate(&new["metadata"], old.map(|old| &old["metadata"]));
+        if !kind.custom() {
+            if old.is_some() {
+                errors.extend(errors.clone());
+            }
+            errors.extend(builtin::metadata::plain_finalizers(&new["metadata"], old.map(|old| &old["metadata"])));
+        }
         if kind.custom() {
             let mut found = schema::validate::check(&kind.schema, new, old);
-            if schema::validate::blocks_rules(&found) {
+            let blocked = schema::validate::blocks_rules(&found);
+            found.extend(crate::subresource::scale::check(kind, new));
+            if blocked {
                 if kind.schema.has_rules {
                     found.push(FieldError::invalid(
                         "<nil>",
@@ -184,7 +192,7 @@ impl State {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_type(kind, &object)?;
+        self.check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
         let name = self.prepare_metadata(kind, namespace, &mut object)?;
         if kind.namespaced {
@@ -199,7 +207,19 @@ impl State {
         builtin::create::prepare(kind.builtin, &mut object, &self.timestamp());
         self.fill_in(kind, &mut object);
         self.admit(kind, &mut object)?;
-        let mut errors = builtin::metadata::validate_name(&name, kind.builtin, loose_names(kind));
+        let mut errors = Vec::new();
+        if let Some(prefix) = object["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty()) {
+            // A dash at its end is followed by the suffix.
+            let probe = prefix.strip_suffix('-').map_or(prefix.to_owned(), |begin| format!("{begin}a"));
+            errors.extend(builtin::metadata::validate_name(&probe, kind.builtin, loose_names(kind)).into_iter().map(
+                |mut error| {
+                    error.field = "metadata.generateName".into();
+                    error.value = Some(format!("{prefix:?}"));
+                    error
+                },
+            ));
+        }
+        errors.extend(builtin::metadata::validate_name(&name, kind.builtin, loose_names(kind)));
         errors.extend(self.validate(kind, &object, None, Part::Whole));
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
@@ -300,7 +320,7 @@ impl State {
         part: Part,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_type(kind, &object)?;
+        self.check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
         let metadata = &object["metadata"];
         let given = metadata["name"].as_str().unwrap_or_default();
@@ -346,8 +366,9 @@ impl State {
         let mut shown = (*old.value).clone();
         conversion::from_storage(kind, &mut shown);
         let mut object = patch::changed(kind, shown, patch)?;
-        check_type(kind, &object)?;
-        let warnings = self.decode(kind, &mut object, options)?;
+        let patched = object.clone();
+        let decoded = self.check_type(kind, &object).and_then(|()| self.decode(kind, &mut object, options));
+        let warnings = decoded.map_err(|why| unfit(&patched, &why))?;
         if object["metadata"]["name"] != name {
             return Err(Status::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({name})",
@@ -441,6 +462,11 @@ impl State {
         keep_other_parts(kind, &old.value, &mut new, part);
         builtin::update::prepare(kind.builtin, &old.value, &mut new, part);
         self.fill_in(kind, &mut new);
+        if part == Part::Resize && builtin::qos_class(&new["spec"]) != builtin::qos_class(&old.value["spec"]) {
+            let detail = "Pod QOS Class may not change as a result of resizing";
+            let error = FieldError::invalid("spec", &json!(builtin::qos_class(&old.value["spec"])), detail);
+            return Err(Status::invalid(kind, name, &[error]));
+        }
         if new == *old.value && metadata_errors.is_empty() {
             return Ok(Written::plain(Arc::clone(old)));
         }
@@ -483,22 +509,60 @@ impl State {
     }
 }
 
-fn check_type(kind: &Kind, object: &Value) -> Result<(), Status> {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    let (version, name) = (text("apiVersion"), text("kind"));
-    let wanted = kind.api_version();
-    if !version.is_empty() && version != wanted {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({wanted})"
-        )));
+impl State {
+    /// The body must be of the kind that the path is about, where it says what it is.
+    fn check_type(&self, kind: &Kind, object: &Value) -> Result<(), Status> {
+        let text = |key: &str| object[key].as_str().unwrap_or_default();
+        let (version, name) = (text("apiVersion"), text("kind"));
+        let wanted = kind.api_version();
+        if (version.is_empty() || version == wanted) && (name.is_empty() || name == kind.kind) {
+            return Ok(());
+        }
+        if kind.custom() || version.is_empty() || name.is_empty() {
+            return Err(Status::bad_request(if name.is_empty() || name == kind.kind {
+                format!(
+                    "the API version in the data ({version}) does not match the expected API version ({wanted})"
+                )
+            } else {
+                format!(
+                    "{name} in version \"{}\" cannot be handled as a {}: the kind of the object does not match the \
+                     resource",
+                    kind.version, kind.kind
+                )
+            }));
+        }
+        let (_, short) = version.rsplit_once('/').unwrap_or(("", version));
+        let why = if self.kinds.by_kind(version, name).is_some() {
+            format!(
+                "converting ({short}.{name}) to ({}.{}): unknown conversion",
+                internal_group(&kind.group),
+                kind.kind
+            )
+        } else {
+            format!(
+                "no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        };
+        Err(Status::bad_request(format!("{name} in version {short:?} cannot be handled as a {}: {why}", kind.kind)))
     }
-    if !name.is_empty() && name != kind.kind {
-        return Err(Status::bad_request(format!(
-            "{name} in version \"{}\" cannot be handled as a {}: the kind of the object does not match the resource",
-            kind.version, kind.kind
-        )));
+}
+
+/// What the server's own package for a group is called.
+fn internal_group(group: &str) -> &str {
+    match group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        first => first,
     }
-    Ok(())
+}
+
+/// A patch whose result is no object of the kind.
+fn unfit(object: &Value, why: &Status) -> Status {
+    let why = match why.message.split_once("cannot be handled as a ") {
+        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, why)| why),
+        None => &why.message,
+    };
+    let error = FieldError::invalid("patch", &json!(object.to_string()), why);
+    Status::invalid_as("", "", "", &[error])
 }
 
 /// What a body says of its namespace must agree with the path.

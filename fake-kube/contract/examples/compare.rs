@@ -1,6 +1,6 @@
 //! Plays sequences to fake-kube and to the server of a kubeconfig, and prints what differs.
 //!
-//! `cargo run -p fake-kube-contract --example compare -- KUBECONFIG [TEXT IN NAME…]`
+//! `cargo run -p fake-kube-contract --example compare -- KUBECONFIG [--record] [TEXT IN NAME…]`
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use anyhow::Context;
 use controller_clock::Clock;
 use fake_kube::{FakeKube, Options, actors};
 use fake_kube_contract::player::{Manner, play_both};
-use fake_kube_contract::{compare, masks, sequence};
+use fake_kube_contract::{compare, masks, recorded, sequence};
 use futures::StreamExt;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let kubeconfig = arguments.next().context("the first argument is a kubeconfig")?;
-    let names: Vec<String> = arguments.collect();
+    let (flags, names): (Vec<String>, Vec<String>) = arguments.partition(|argument| argument.starts_with("--"));
+    let record = flags.iter().any(|flag| flag == "--record");
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
     // A refusal is what is to be seen, not to be tried again.
@@ -49,6 +50,9 @@ async fn main() -> anyhow::Result<()> {
         lines.extend(theirs.faults.iter().map(|fault| format!("  genuine: {fault}")));
         lines.extend(ours.faults.iter().map(|fault| format!("  fake:    {fault}")));
         let (theirs, ours) = (masks::masked(sequence, &theirs), masks::masked(sequence, &ours));
+        if record {
+            recorded::write(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded"), sequence, &theirs)?;
+        }
         let (differences, unmet) = compare::differences(sequence, &theirs, &ours);
         for difference in differences {
             if difference.reason.is_some() {

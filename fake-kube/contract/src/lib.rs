@@ -7,5 +7,6 @@
 pub mod compare;
 pub mod masks;
 pub mod player;
+pub mod recorded;
 pub mod scheduler;
 pub mod sequence;

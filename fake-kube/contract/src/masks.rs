@@ -14,7 +14,7 @@ static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
 /// Revisions in sentences.
-static REVISION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(resource version: |current: |\()\d+"));
+static REVISION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(resource version: |current: )\d+|\(\d+\)"));
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.\d+\.\d+\.\d+$"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+(ms|s|m)$"));
 static GENERATED: LazyLock<Regex> = LazyLock::new(|| pattern("-[bcdfghjklmnpqrstvwxz2456789]{5}$"));
@@ -26,7 +26,32 @@ fn pattern(text: &str) -> Regex {
 /// A transcript in the form in which it is compared and kept.
 pub fn masked(sequence: &Sequence, transcript: &Transcript) -> Vec<Value> {
     let mut masks = Masks { sequence, kept: &transcript.kept, uids: BTreeMap::new(), versions: BTreeMap::new() };
-    transcript.records.iter().map(|record| masks.value(record, "")).collect()
+    let mut records: Vec<Value> = transcript.records.iter().map(|record| masks.value(record, "")).collect();
+    for record in &mut records {
+        in_any_order(&mut record["body"]);
+    }
+    records
+}
+
+/// The genuine server looks at the fields of an object in no order: the causes of a refusal are sorted, and the sentence
+/// that joins them is checked against them and taken out.
+fn in_any_order(status: &mut Value) {
+    let Some(causes) = status["details"]["causes"].as_array().filter(|causes| causes.len() > 1) else { return };
+    let text = |cause: &Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
+    let mut joined: Vec<String> = Vec::new();
+    for cause in causes {
+        let one = format!("{}: {}", text(cause, "field"), text(cause, "message"));
+        if !joined.contains(&one) {
+            joined.push(one);
+        }
+    }
+    let joined = if joined.len() == 1 { joined.remove(0) } else { format!("[{}]", joined.join(", ")) };
+    let mut causes = causes.clone();
+    causes.sort_by_key(|cause| (text(cause, "field"), text(cause, "message")));
+    if let Some(before) = status["message"].as_str().and_then(|message| message.strip_suffix(&joined)) {
+        status["message"] = json!(format!("{before}<the causes>"));
+    }
+    status["details"]["causes"] = Value::Array(causes);
 }
 
 struct Masks<'a> {
@@ -46,7 +71,7 @@ impl Masks<'_> {
                 let uid = fields.get("uid").and_then(Value::as_str).unwrap_or_default();
                 for (key, value) in fields {
                     let value = match (key.as_str(), value) {
-                        ("managedFields", _) if !self.sequence.managed_fields => continue,
+                        ("managedFields", fields) if !self.sequence.managed_fields || by_default(fields) => continue,
                         ("resourceVersion", Value::String(version)) if !uid.is_empty() => json!(self.version(uid, version)),
                         ("resourceVersion", Value::String(_)) => json!("<revision>"),
                         ("continue", Value::String(token)) if !token.is_empty() => json!("<token>"),
@@ -95,12 +120,20 @@ impl Masks<'_> {
             let digits = found.get(1).map_or(0, |fraction| fraction.len() - 1);
             if digits == 0 { "<time>".into() } else { format!("<time to {digits} digits>") }
         });
-        let masked = REVISION.replace_all(&masked, "$1<revision>");
+        let masked = REVISION.replace_all(&masked, |found: &Captures<'_>| match found.get(1) {
+            Some(before) => format!("{}<revision>", before.as_str()),
+            None => "(<revision>)".into(),
+        });
         if key == "name" {
             return GENERATED.replace(&masked, "-<suffix>").into_owned();
         }
         masked.into_owned()
     }
+}
+
+/// Whether everything was written by callers who did not name themselves: fake-kube does not record those.
+fn by_default(fields: &Value) -> bool {
+    fields.as_array().is_some_and(|fields| fields.iter().all(|entry| entry["manager"] == "contract"))
 }
 
 /// Whether a pattern covers a pointer: `*` stands for one segment, a pattern covers what lies below it.

@@ -186,6 +186,24 @@ pub(crate) fn validate(metadata: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
+/// Built-in kinds take finalizers of a domain, and a few that have none.
+pub(crate) fn plain_finalizers(metadata: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    if old.is_some_and(|old| old["finalizers"] == metadata["finalizers"]) {
+        return Vec::new();
+    }
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten().enumerate();
+    finalizers
+        .filter(|(_, finalizer)| {
+            let name = finalizer.as_str().unwrap_or_default();
+            !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion")
+        })
+        .map(|(index, finalizer)| {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            FieldError::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail)
+        })
+        .collect()
+}
+
 fn validate_owners(owners: &Value) -> Vec<FieldError> {
     const PATH: &str = "metadata.ownerReferences";
     let mut errors = Vec::new();

@@ -2,6 +2,7 @@
 //!
 //! For built-in kinds this is what decoding into Go structs does; for custom resources it is pruning.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use super::{Scalar, Schema, Shape};
@@ -125,7 +126,16 @@ fn decode_scalar(scalar: Scalar, value: &mut Value, path: &[Step], owner: &str) 
         (Scalar::Int32, Value::Number(number)) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
         (Scalar::IntOrString, Value::Number(number)) => number.as_i64().is_some(),
         (Scalar::IntOrString, Value::String(_)) | (Scalar::Number, Value::Number(_)) => true,
-        (Scalar::Bytes, Value::String(_)) => true,
+        (Scalar::Bytes, Value::String(text)) => match STANDARD.decode(text) {
+            Ok(_) => true,
+            Err(_) => {
+                let at = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c)).unwrap_or(text.len());
+                return Err(DecodeError {
+                    message: format!("illegal base64 data at input byte {at}"),
+                    field: shown(path),
+                });
+            }
+        },
         (Scalar::Quantity, Value::String(_) | Value::Number(_)) => {
             let text = match &*value {
                 Value::String(text) => text.clone(),
@@ -141,10 +151,17 @@ fn decode_scalar(scalar: Scalar, value: &mut Value, path: &[Step], owner: &str) 
         (Scalar::Time | Scalar::MicroTime, Value::String(text)) => {
             let parsed: jiff::Timestamp = text.parse().map_err(|_| DecodeError {
                 message: format!(
-                    "parsing time \"\\\"{text}\\\"\" as \"\\\"2006-01-02T15:04:05Z07:00\\\"\": cannot parse \"{text}\\\"\" as \"2006\""
+                    "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
                 ),
                 field: shown(path),
             })?;
+            if scalar == Scalar::MicroTime && !text.contains('.') {
+                let zone = text.get(19..).unwrap_or_default();
+                let message = format!(
+                    "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {zone:?} as \".000000\""
+                );
+                return Err(DecodeError { message, field: shown(path) });
+            }
             let canonical = if scalar == Scalar::Time { format!("{parsed:.0}") } else { format!("{parsed:.6}") };
             if *text != canonical {
                 // Whole seconds: the fraction is cut, not rounded.

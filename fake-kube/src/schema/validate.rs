@@ -182,6 +182,9 @@ fn walk(schema: &Schema, value: &Value, old: Option<&Value>, path: &mut String, 
             value: Some(format!("{found:?}")),
             detail: format!("{path} in body must be of type {wanted}: {found:?}"),
         });
+        if let Some(options) = schema.checks.as_ref().and_then(|checks| checks.options.as_ref()) {
+            errors.push(unlisted(path, value, options));
+        }
         return;
     }
     if value.is_null() {
@@ -283,7 +286,9 @@ fn constraints(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<Fiel
             if let Some(minimum) = checks.min_length.filter(|minimum| length < *minimum) {
                 invalid(value, format!("{path} in body should be at least {minimum} chars long"));
             }
-            if let Some((source, _)) = checks.pattern.as_ref().filter(|(_, pattern)| !pattern.is_match(text)) {
+            let too_long = checks.max_length.is_some_and(|maximum| length > maximum);
+            let pattern = checks.pattern.as_ref().filter(|_| !too_long);
+            if let Some((source, _)) = pattern.filter(|(_, pattern)| !pattern.is_match(text)) {
                 invalid(value, format!("{path} in body should match '{source}'"));
             }
             if let Some(format) = checks.format.as_deref().filter(|format| !has_format(text, format)) {
@@ -320,12 +325,17 @@ fn constraints(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<Fiel
         _ => {}
     }
     if let Some(options) = checks.options.as_ref().filter(|options| !options.contains(value)) {
-        let supported: Vec<String> =
-            options.iter().map(|option| option.as_str().map_or_else(|| option.to_string(), str::to_owned)).collect();
-        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
-        errors.push(FieldError::not_supported(path, value, &supported));
+        errors.push(unlisted(path, value, options));
     }
     junctors(checks, value, path, errors);
+}
+
+/// A value that is none of the listed.
+fn unlisted(path: &str, value: &Value, options: &[Value]) -> FieldError {
+    let supported: Vec<String> =
+        options.iter().map(|option| option.as_str().map_or_else(|| option.to_string(), str::to_owned)).collect();
+    let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+    FieldError::not_supported(path, value, &supported)
 }
 
 fn too_many(count: usize, maximum: Option<usize>, path: &str, errors: &mut Vec<FieldError>) {
