@@ -209,8 +209,7 @@ impl State {
             Some(present) if *present.value == object => Arc::clone(present),
             _ => self.store.put(kind.table, namespace, name, object),
         };
-        self.finish_deletion(kind, namespace, name, None);
-        marked
+        self.finish_deletion(kind, namespace, name, None).unwrap_or(marked)
     }
 
     /// The grace period a second delete leaves to a terminating pod; `None` when it changes nothing.

@@ -154,6 +154,9 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
         let verbs = &["get", "patch", "update"];
         found.push(Subresource { name: "status", kind: kind.kind.clone(), verbs, group: None });
     }
+    if kind.custom() {
+        found.reverse();
+    }
     if kind.builtin == Builtin::Pod {
         let mut add =
             |name, kind: &str, verbs, group| found.push(Subresource { name, kind: kind.into(), verbs, group });

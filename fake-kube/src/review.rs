@@ -14,12 +14,15 @@ fn user() -> Value {
 }
 
 /// The review with its answer.
-pub(crate) fn answered(kind: &Kind, namespace: &str, mut review: Value) -> Result<Value, Status> {
+pub(crate) fn answered(kind: &Kind, namespace: &str, mut review: Value, now: &str) -> Result<Value, Status> {
     if !review.is_object() {
         return Err(Status::bad_request("the request does not hold a review"));
     }
     let status = match kind.kind.as_str() {
-        "SelfSubjectReview" => json!({ "userInfo": user() }),
+        "SelfSubjectReview" => {
+            review["metadata"]["creationTimestamp"] = json!(now);
+            json!({ "userInfo": user() })
+        }
         "TokenReview" => {
             if review["spec"]["token"].as_str().unwrap_or_default().is_empty() {
                 return Err(Status::bad_request("token is required for TokenReview in authentication"));

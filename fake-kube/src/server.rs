@@ -297,7 +297,7 @@ impl Server {
                 Ok(match found {
                     Some(found) => Answer::Bytes { code: 200, media, body: to_bytes(&found) },
                     // A group that is served has its own words for what it does not hold.
-                    None if parts.first() == Some(&"api") || self.serves(parts.get(1).unwrap_or(&"")) => {
+                    None if parts.first() == Some(&"api") || parts.get(1).is_some_and(|group| self.serves(group)) => {
                         return Err(Status::no_such_resource());
                     }
                     None => nothing_there(),
@@ -612,7 +612,7 @@ impl Call {
     fn write(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
         if kind.builtin == Builtin::Review {
-            return Ok(Answer::json(201, &review::answered(kind, namespace, self.json()?)?));
+            return Ok(Answer::json(201, &review::answered(kind, namespace, self.json()?, &state.timestamp())?));
         }
         let part = Part::of(self.route.subresource.as_deref())?;
         let unserved = match part {

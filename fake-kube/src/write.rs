@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     builtin, conversion, crd,
-    kinds::{Builtin, Kind},
+    kinds::{Builtin, Conversion, Kind},
     managed_fields,
     patch::{self, Patch},
     schema::{self, decode::Findings},
@@ -141,12 +141,22 @@ impl State {
         let mut errors = builtin::metadata::validate(&new["metadata"], old.map(|old| &old["metadata"]));
         if !kind.custom() {
             if old.is_some() {
-                errors.extend(errors.clone());
+                // What all kinds share is checked three times over on an update, and told each time.
+                let once = errors.clone();
+                errors.extend([once.clone(), once].concat());
             }
             errors.extend(builtin::metadata::plain_finalizers(&new["metadata"], old.map(|old| &old["metadata"])));
         }
         if kind.custom() {
             let mut found = schema::validate::check(&kind.schema, new, old);
+            if part == Part::Status {
+                // A status is looked at by itself, and its fields are named so in the sentence.
+                for error in &mut found {
+                    if let Some(detail) = error.detail.strip_prefix("status.") {
+                        error.detail = detail.to_owned();
+                    }
+                }
+            }
             let blocked = schema::validate::blocks_rules(&found);
             found.extend(crate::subresource::scale::check(kind, new));
             if blocked {
@@ -221,6 +231,16 @@ impl State {
         }
         errors.extend(builtin::metadata::validate_name(&name, kind.builtin, loose_names(kind)));
         errors.extend(self.validate(kind, &object, None, Part::Whole));
+        if kind.conversion == Conversion::Events && object["eventTime"].is_null() {
+            // The new form asks for more; the refusal names the kind without its group.
+            errors.push(FieldError::required("eventTime", ""));
+            let given = json!(object["type"].as_str().unwrap_or_default());
+            if !matches!(given.as_str(), Some("Normal" | "Warning")) {
+                let detail = format!("has invalid value: {}", given.as_str().unwrap_or_default());
+                errors.push(FieldError::invalid("type", &given, detail));
+            }
+            return Err(Status::invalid_as("", &kind.kind, &name, &errors));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
         }

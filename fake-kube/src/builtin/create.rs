@@ -118,9 +118,10 @@ fn new_job(object: &mut Value) {
         spec["template"]["metadata"]["labels"][key] = value.clone();
         labels.push((key, value.clone()));
     }
-    if spec["selector"].is_null() {
-        spec["selector"] = json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } });
+    if !spec["selector"].is_object() {
+        spec["selector"] = json!({});
     }
+    spec["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid.clone();
     for (key, value) in labels {
         object["metadata"]["labels"][key] = value;
     }

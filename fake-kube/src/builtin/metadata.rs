@@ -87,7 +87,7 @@ pub(crate) fn qualified_name_errors(name: &str) -> Vec<String> {
 pub(crate) fn dns_label_errors(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     if !fits(&DNS_LABEL_PATTERN, name) {
         errors.push(if fits(&DNS_SUBDOMAIN_PATTERN, name) {
@@ -107,7 +107,7 @@ pub(crate) fn dns_label_errors(name: &str) -> Vec<String> {
 pub(crate) fn dns_subdomain_errors(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 253 {
-        errors.push("must be no more than 253 bytes".to_owned());
+        errors.push("must be no more than 253 characters".to_owned());
     }
     if !fits(&DNS_SUBDOMAIN_PATTERN, name) {
         errors.push(format!(

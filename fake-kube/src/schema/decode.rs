@@ -155,7 +155,9 @@ fn decode_scalar(scalar: Scalar, value: &mut Value, path: &[Step], owner: &str) 
                 ),
                 field: shown(path),
             })?;
-            if scalar == Scalar::MicroTime && !text.contains('.') {
+            let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+            let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+            if scalar == Scalar::MicroTime && digits != 6 {
                 let zone = text.get(19..).unwrap_or_default();
                 let message = format!(
                     "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {zone:?} as \".000000\""

@@ -47,7 +47,7 @@ pub(crate) fn applied(kind: &Kind, object: &Value, scale: &Value) -> Result<Valu
         object["metadata"]["resourceVersion"] = json!(version);
     }
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 {
+    if replicas < 0 && !kind.custom() {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let detail = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", &json!(replicas), detail);

@@ -155,7 +155,7 @@ pub(crate) fn single(kind: &Kind, stored: &Stored, include: IncludeObject, now: 
 fn row(kind: &Kind, seen: Seen, include: IncludeObject) -> Value {
     let mut row = json!({ "cells": cells(kind, seen) });
     match include {
-        IncludeObject::None => {}
+        IncludeObject::None => row["object"] = Value::Null,
         IncludeObject::Metadata => row["object"] = partial(seen.object),
         IncludeObject::Object => {
             let mut object = seen.object.clone();
