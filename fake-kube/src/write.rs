@@ -141,9 +141,9 @@ impl State {
         let mut errors = builtin::metadata::validate(&new["metadata"], old.map(|old| &old["metadata"]));
         if !kind.custom() {
             if old.is_some() {
-                // What all kinds share is checked three times over on an update, and told each time.
+                // What all kinds share is checked four times over on an update, and told each time.
                 let once = errors.clone();
-                errors.extend([once.clone(), once].concat());
+                errors.extend([once.clone(), once.clone(), once].concat());
             }
             errors.extend(builtin::metadata::plain_finalizers(&new["metadata"], old.map(|old| &old["metadata"])));
         }

@@ -133,7 +133,7 @@ impl Masks<'_> {
 
 /// Whether everything was written by callers who did not name themselves: fake-kube does not record those.
 fn by_default(fields: &Value) -> bool {
-    fields.as_array().is_some_and(|fields| fields.iter().all(|entry| entry["operation"] == "Update" && matches!(entry["manager"].as_str(), Some("contract" | "kube-apiserver"))))
+    fields.as_array().is_some_and(|fields| fields.iter().all(|entry| entry["operation"] == "Update" && entry["manager"].as_str().is_some_and(|name| name == "contract" || name.starts_with("kube-apiserver"))))
 }
 
 /// Whether a pattern covers a pointer: `*` stands for one segment, a pattern covers what lies below it.
