@@ -351,6 +351,7 @@ fn selectable_fields(builtin: Builtin) -> &'static [&'static str] {
         Builtin::Node => &["spec.unschedulable"],
         Builtin::Namespace => &["status.phase"],
         Builtin::Job => &["status.successful"],
+        Builtin::ResourceSlice => &["spec.driver", "spec.nodeName"],
         Builtin::Secret => &["type"],
         Builtin::Service => &["spec.clusterIP", "spec.type"],
         Builtin::Event => &[

@@ -661,6 +661,10 @@ impl Call {
                 | "serviceaccounts"
                 | "csidrivers"
                 | "csinodes"
+                | "deviceclasses"
+                | "resourceclaims"
+                | "resourceclaimtemplates"
+                | "resourceslices"
                 | "storageclasses"
                 | "volumeattachments"
         );

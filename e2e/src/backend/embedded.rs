@@ -10,10 +10,13 @@ use crate::cloud::Cloud;
 use crate::fake_cluster::{self, FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::recorder::Recorder;
+use crate::scenario::On;
+use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow};
 use controller::RunHandles;
 use controller_clock::Clock;
 use jiff::Timestamp;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,27 +30,29 @@ const EPOCH: &str = "2026-01-01T00:00:00Z";
 pub struct Embedded {
     cluster: FakeCluster,
     clock: Clock,
+    /// Whether the controller under test is one that does nothing.
+    idle: bool,
     /// The environment of the controller, as its Deployment would set it.
     environment: BTreeMap<String, String>,
     replicas: BTreeMap<usize, Replica>,
     /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
     started: usize,
     /// What runs in the cluster. Dropping it ends it.
-    parts: JoinSet<anyhow::Result<()>>,
+    parts: RefCell<JoinSet<anyhow::Result<()>>>,
 }
 
 struct Replica {
     identity: String,
-    run: JoinSet<anyhow::Result<()>>,
+    run: RefCell<JoinSet<anyhow::Result<()>>>,
     handles: RunHandles,
 }
 
 impl Embedded {
     /// Sets the stage of a scenario. The controller is not started.
     pub async fn start(
+        on: On,
         seed: u64,
         families: Vec<String>,
-        variables: BTreeMap<String, String>,
         recorder: Recorder,
         invariants: Invariants,
     ) -> anyhow::Result<Self> {
@@ -77,8 +82,17 @@ impl Embedded {
         };
         parts.spawn_local(watcher.watch(invariants, changed));
         let mut environment = cluster.account.controller_environment();
-        environment.extend(variables);
-        Ok(Self { cluster, clock, environment, replicas: BTreeMap::new(), started: 0, parts })
+        environment.extend(on.environment);
+        let idle = on.controller == UnderTest::Nothing;
+        Ok(Self {
+            cluster,
+            clock,
+            idle,
+            environment,
+            replicas: BTreeMap::new(),
+            started: 0,
+            parts: RefCell::new(parts),
+        })
     }
 }
 
@@ -118,10 +132,15 @@ impl Backend for Embedded {
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         self.started += 1;
         let identity = format!("karpenter-{}", self.started);
-        let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
-        let clients = self.cluster.aws_clients().await?;
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
+        if self.idle {
+            run.spawn_local(std::future::pending());
+            self.replicas.insert(replica, Replica { identity, run: RefCell::new(run), handles });
+            return Ok(());
+        }
+        let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
+        let clients = self.cluster.aws_clients().await?;
         let shutdown = CancellationToken::new();
         run.spawn_local(controller::run_with(
             settings,
@@ -131,13 +150,13 @@ impl Backend for Embedded {
             shutdown,
             handles.clone(),
         ));
-        self.replicas.insert(replica, Replica { identity, run, handles });
+        self.replicas.insert(replica, Replica { identity, run: RefCell::new(run), handles });
         Ok(())
     }
 
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let mut killed = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
-        killed.run.shutdown().await;
+        killed.run.get_mut().shutdown().await;
         Ok(())
     }
 
@@ -149,16 +168,16 @@ impl Backend for Embedded {
         Ok(self.replicas.values().map(|replica| replica.handles.metrics.text()).collect())
     }
 
-    fn check_alive(&mut self) -> anyhow::Result<()> {
-        for (number, replica) in &mut self.replicas {
-            match replica.run.try_join_next() {
+    fn check_alive(&self) -> anyhow::Result<()> {
+        for (number, replica) in &self.replicas {
+            match replica.run.borrow_mut().try_join_next() {
                 None => {}
                 Some(Ok(Ok(()))) => return Err(anyhow!("replica {number} of the controller ended by itself")),
                 Some(Ok(Err(error))) => return Err(error.context(format!("replica {number} of the controller ended"))),
                 Some(Err(error)) => return Err(anyhow!(error).context(format!("replica {number} of the controller"))),
             }
         }
-        match self.parts.try_join_next() {
+        match self.parts.borrow_mut().try_join_next() {
             None => Ok(()),
             Some(ended) => Err(anyhow!("a part of the embedded cluster ended: {ended:?}")),
         }

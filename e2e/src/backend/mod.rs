@@ -8,7 +8,9 @@ mod real_time;
 mod seen;
 
 pub use embedded::Embedded;
+pub(crate) use process::Process;
 pub(crate) use process::{Program, definitions_of, keep_log};
+pub(crate) use real_time::{HEARTBEAT, follow_audit, process_environment, remove_dead_nodes};
 pub use real_time::{RealTime, Setting};
 
 use crate::cloud::Cloud;
@@ -94,5 +96,5 @@ pub trait Backend {
     }
 
     /// An error where a part of the backend ended on its own, such as a controller that gave up.
-    fn check_alive(&mut self) -> anyhow::Result<()>;
+    fn check_alive(&self) -> anyhow::Result<()>;
 }

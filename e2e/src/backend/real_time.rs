@@ -14,8 +14,9 @@ use crate::control_plane::{self, Access, User, free_ports};
 use crate::fake_cluster::{FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::loopback;
-use crate::recorder::Recorder;
+use crate::recorder::{Call, Recorder};
 use crate::scenario::On;
+use crate::temporary::TemporaryFolder;
 use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
 use controller_clock::Clock;
@@ -24,8 +25,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,7 @@ const AUDIT_EVERY: Duration = Duration::from_millis(50);
 /// How often AWS's cloud controller looks at nodes that are not ready (--node-monitor-period).
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// A kubelet's own interval.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// What a World stands on: the column of the report, and what was made ready for it.
 #[derive(Clone, Debug)]
@@ -86,9 +88,9 @@ pub struct RealTime {
     replicas: BTreeMap<usize, Replica>,
     started: usize,
     recorder: Recorder,
-    folder: Folder,
+    folder: TemporaryFolder,
     logs: Option<PathBuf>,
-    parts: JoinSet<anyhow::Result<()>>,
+    parts: RefCell<JoinSet<anyhow::Result<()>>>,
 }
 
 struct Replica {
@@ -163,7 +165,11 @@ impl RealTime {
                 let account = Account::new(options(&access.url, &access.certificate_authority_pem, Some(HEARTBEAT)));
                 let administrator = access.client(User::Administrator).await?;
                 let audit = Follower::from_the_end_of(&access.audit_log())?;
-                parts.spawn_local(follow_audit(audit, recorder.clone(), changed.clone()));
+                let (written, noticed) = (recorder.clone(), changed.clone());
+                parts.spawn_local(follow_audit(audit, move |call| {
+                    record(&written, call);
+                    noticed.notify_one();
+                }));
                 let mirror = Mirror::default();
                 follow_objects(&mut parts, &mirror, &administrator, &recorder, &changed);
                 parts.spawn_local(follow_instances(&account.ec2, clock.clone(), recorder.chronicler().clone()));
@@ -187,19 +193,31 @@ impl RealTime {
         let ec2 = account.ec2.clone();
         parts.spawn_local(async move { Ok(ec2.serve(ec2_listener).await?) });
         let mut environment = account.controller_environment();
-        environment.extend(process_environment(&ec2_url));
+        environment.extend(process_environment(&ec2_url, REGION));
         environment.extend(on.environment);
-        let folder = Folder::make()?;
+        let folder = TemporaryFolder::make()?;
         let (replicas, name) = (BTreeMap::new(), on.backend);
-        Ok(Self { name, api, program, clock, environment, replicas, started: 0, recorder, folder, logs, parts })
+        Ok(Self {
+            name,
+            api,
+            program,
+            clock,
+            environment,
+            replicas,
+            started: 0,
+            recorder,
+            folder,
+            logs,
+            parts: RefCell::new(parts),
+        })
     }
 }
 
 /// What a controller in a process of its own needs beside its settings: how to reach AWS, and where its lease lies.
-fn process_environment(ec2_url: &str) -> BTreeMap<String, String> {
+pub(crate) fn process_environment(ec2_url: &str, region: &str) -> BTreeMap<String, String> {
     let variables = [
         ("AWS_ENDPOINT_URL", ec2_url),
-        ("AWS_REGION", REGION),
+        ("AWS_REGION", region),
         ("AWS_ACCESS_KEY_ID", "trysquare"),
         ("AWS_SECRET_ACCESS_KEY", "trysquare"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
@@ -211,11 +229,10 @@ fn process_environment(ec2_url: &str) -> BTreeMap<String, String> {
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-async fn follow_audit(mut audit: Follower, recorder: Recorder, changed: Arc<Notify>) -> anyhow::Result<()> {
+pub(crate) async fn follow_audit(mut audit: Follower, tell: impl Fn(&Call)) -> anyhow::Result<()> {
     loop {
         for call in audit.calls()? {
-            record(&recorder, &call);
-            changed.notify_one();
+            tell(&call);
         }
         tokio::time::sleep(AUDIT_EVERY).await;
     }
@@ -247,7 +264,7 @@ fn follow_objects(
 }
 
 /// What AWS's cloud controller does: a node that is not ready and whose instance is gone is deleted.
-async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let api = Api::<Node>::all(client);
     loop {
         tokio::time::sleep(NODE_MONITOR_PERIOD).await;
@@ -307,14 +324,14 @@ impl Backend for RealTime {
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let user = User::Controller(self.started);
         self.started += 1;
-        let kubeconfig = self.folder.0.join(format!("{}.kubeconfig", user.name()));
+        let kubeconfig = self.folder.path().join(format!("{}.kubeconfig", user.name()));
         std::fs::write(&kubeconfig, self.api.kubeconfig(user)).context("writing the controller's kubeconfig")?;
         let [metrics_port, health_port] = free_ports()?;
         let mut environment = self.environment.clone();
         environment.insert("KUBECONFIG".into(), kubeconfig.display().to_string());
         environment.insert("METRICS_PORT".into(), metrics_port.to_string());
         environment.insert("HEALTH_PROBE_PORT".into(), health_port.to_string());
-        let log = self.folder.0.join(format!("{}.log", user.name()));
+        let log = self.folder.path().join(format!("{}.log", user.name()));
         let process = Process::start(&self.program, &environment, log, &self.recorder).await?;
         self.replicas.insert(replica, Replica { user: user.name(), metrics_port, process });
         Ok(())
@@ -343,11 +360,11 @@ impl Backend for RealTime {
         true
     }
 
-    fn check_alive(&mut self) -> anyhow::Result<()> {
-        for (number, replica) in &mut self.replicas {
+    fn check_alive(&self) -> anyhow::Result<()> {
+        for (number, replica) in &self.replicas {
             replica.process.check().with_context(|| format!("replica {number} of the controller"))?;
         }
-        match self.parts.try_join_next() {
+        match self.parts.borrow_mut().try_join_next() {
             None => Ok(()),
             Some(ended) => Err(anyhow!("a part of the cluster ended: {ended:?}")),
         }
@@ -357,31 +374,10 @@ impl Backend for RealTime {
 impl Drop for RealTime {
     fn drop(&mut self) {
         let Some(logs) = &self.logs else { return };
-        let entries = std::fs::read_dir(&self.folder.0).into_iter().flatten().flatten().map(|entry| entry.path());
+        let entries = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
         for path in entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
             // The scenario has its result; a log that cannot be kept takes nothing from it.
             let _ = std::fs::create_dir_all(logs).map_err(Into::into).and_then(|()| keep_log(&path, logs));
         }
-    }
-}
-
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> anyhow::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
-        let path = std::env::temp_dir().join(format!("trysquare-scenario-{}", std::process::id()));
-        // A process of the same number may have been killed before it could clear up.
-        let _ = std::fs::remove_dir_all(&path);
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("cannot make the folder {}", Path::new(&path).display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -40,6 +40,9 @@ const ATTEMPTS: u32 = 3;
 /// How many clients that are controllers under test have a name of their own; more starts than that share the last one.
 const CONTROLLERS: usize = 64;
 
+/// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
 /// The range that EKS takes for Services where the VPC is elsewhere.
 const SERVICE_RANGE: &str = "10.100.0.0/16";
 
@@ -184,15 +187,20 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one in a new folder below `base` and installs the definitions and what every EKS cluster holds. The processes
-    /// are tied to the calling thread.
+    /// Starts one in a new folder below `base` and installs the definitions and what every EKS cluster holds. The API server
+    /// listens on `port`, or on any that is free. The processes are tied to the calling thread.
     ///
     /// # Errors
     /// Where a program does not run or is not ready in time; with the last lines it wrote.
-    pub async fn start(programs: &Programs, base: &Path, definitions: &Definitions) -> anyhow::Result<Self> {
+    pub async fn start(
+        programs: &Programs,
+        base: &Path,
+        definitions: &Definitions,
+        port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::try_start(programs, base, definitions).await {
+            match Self::try_start(programs, base, definitions, port).await {
                 Err(error) if attempt < ATTEMPTS && format!("{error:#}").contains("address already in use") => {
                     attempt += 1
                 }
@@ -201,9 +209,15 @@ impl ControlPlane {
         }
     }
 
-    async fn try_start(programs: &Programs, base: &Path, definitions: &Definitions) -> anyhow::Result<Self> {
+    async fn try_start(
+        programs: &Programs,
+        base: &Path,
+        definitions: &Definitions,
+        port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let folder = new_folder(base)?;
-        let [etcd_port, peer_port, port] = free_ports()?;
+        let [etcd_port, peer_port, free_port] = free_ports()?;
+        let port = port.unwrap_or(free_port);
         let certificate = ServingCertificate::generate(&["localhost", "127.0.0.1", "kubernetes.default.svc"], now())?;
         let access = Access {
             url: format!("https://127.0.0.1:{port}"),
@@ -339,16 +353,28 @@ fn new_folder(base: &Path) -> anyhow::Result<PathBuf> {
     unreachable!("some number is free")
 }
 
-/// Ports that are free now.
+/// Ports that are free now, for programs that are about to take them. They are below those that the kernel gives to clients:
+/// one of these may be a connection's the moment after.
 pub(crate) fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
-    // Held together until all are known, so that they differ.
-    let listeners: Vec<std::net::TcpListener> =
-        (0..N).map(|_| std::net::TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().context("no free port")?;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, count) = (u32::from(PORTS.start), u32::from(PORTS.end - PORTS.start));
+    // Processes begin at different places, so that two that look at the same time do not find the same.
+    let offset = std::process::id().wrapping_mul(61);
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    let mut found = 0;
+    for _ in 0..count {
+        if found == N {
+            return Ok(ports);
+        }
+        let step = offset.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(first + step % count).unwrap_or(PORTS.start);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            ports[found] = port;
+            found += 1;
+        }
     }
-    Ok(ports)
+    bail!("no port from {} to {} is free", PORTS.start, PORTS.end)
 }
 
 /// The last lines of a log.

@@ -92,7 +92,7 @@ async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<Dyn
     let (resource, capabilities) = kube::discovery::pinned_kind(kube, &kind).await.map_err(|error| match error {
         kube::Error::Discovery(_) => no_matches(),
         // Not even the group is known.
-        kube::Error::Api(status) if status.is_not_found() => no_matches(),
+        kube::Error::Api(status) if status.code == 404 => no_matches(),
         other => other.into(),
     })?;
     let api: Api<DynamicObject> = match capabilities.scope {

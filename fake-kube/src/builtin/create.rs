@@ -31,7 +31,7 @@ pub(crate) fn prepare(builtin: Builtin, object: &mut Value, now: &str) {
             object["status"] =
                 json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 });
         }
-        Builtin::Deployment | Builtin::CronJob => object["status"] = json!({}),
+        Builtin::Deployment | Builtin::CronJob | Builtin::ResourceClaim => object["status"] = json!({}),
         _ => {}
     }
 }
