@@ -33,6 +33,7 @@ pub fn masked(sequence: &Sequence, transcript: &Transcript) -> Vec<Value> {
     records
 }
 
+// accepted: The causes of a refusal come in the order of the schema; the genuine server's come in any order.
 /// The genuine server looks at the fields of an object in no order: the causes of a refusal are sorted, and the sentence
 /// that joins them is checked against them and taken out.
 fn in_any_order(status: &mut Value) {
@@ -131,7 +132,8 @@ impl Masks<'_> {
     }
 }
 
-/// Whether everything was written by callers who did not name themselves: fake-kube does not record those.
+// accepted: Writes by callers who do not name their field manager are not recorded in managed fields until somebody applies.
+/// Whether everything was written by callers who did not name themselves.
 fn by_default(fields: &Value) -> bool {
     fields.as_array().is_some_and(|fields| fields.iter().all(|entry| entry["operation"] == "Update" && entry["manager"].as_str().is_some_and(|name| name == "contract" || name.starts_with("kube-apiserver"))))
 }

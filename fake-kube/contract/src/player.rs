@@ -227,6 +227,7 @@ impl Player<'_> {
         Ok(record)
     }
 
+    // accepted: No tokens are issued: pods mount none, and the token controller's part of service accounts is absent.
     /// Waits for what controllers put into every namespace, and has pods mount no token: fake-kube issues none.
     async fn furnish(&self, namespace: &str) -> Result<(), String> {
         let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");

@@ -1,6 +1,8 @@
 //! Random nodes and pods, put before two schedulers: both must find the same pods schedulable and say the same of the
 //! others. Which of several feasible nodes is chosen is each scheduler's own affair, so pods are judged one at a time.
 
+// accepted: Of several feasible nodes the scheduler may choose another than the genuine one, which weighs more.
+
 use std::time::Duration;
 
 use fastrand::Rng;

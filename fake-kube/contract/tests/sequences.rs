@@ -41,5 +41,5 @@ async fn fake_kube_answers_as_the_genuine_server_did() {
             wrong.push(format!("{} ({}):\n  {}", sequence.name, sequence.rule, found.join("\n  ")));
         }
     }
-    assert!(wrong.is_empty(), "{} sequences differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "\n{} sequences differ\n{}", wrong.len(), wrong.join("\n"));
 }
