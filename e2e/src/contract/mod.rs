@@ -1,6 +1,8 @@
 //! fake-kube compared with a genuine API server: the same requests to both, and the same pods and nodes before both
 //! schedulers. What differs is fixed, or listed with its reason.
 
+pub mod definitions;
+
 /// A server that takes part in the comparison.
 #[derive(Clone)]
 pub struct Server {
