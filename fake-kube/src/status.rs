@@ -289,8 +289,36 @@ pub(crate) fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
         Value::Null => "null".into(),
+        Value::Number(number) if number.is_f64() => printed_in_go(value),
         other => other.to_string(),
     }
+}
+
+/// A value as Go prints it with `%v`.
+pub(crate) fn printed_in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => float_in_go(number.as_f64().unwrap_or(f64::NAN)),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(list) => format!("[{}]", list.iter().map(printed_in_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", printed_in_go(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+    }
+}
+
+/// The shortest digits that tell the number from others; below 10⁻⁴ and from 10⁶ on with an exponent of two digits.
+fn float_in_go(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let Ok(power) = exponent.parse::<i32>() else { return text };
+    if (-4..6).contains(&power) {
+        return number.to_string();
+    }
+    format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
 }
 
 impl FieldError {

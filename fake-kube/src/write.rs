@@ -115,6 +115,7 @@ impl State {
                 findings.unknown.extend(inner.unknown.into_iter().map(|path| format!("metadata.{path}")));
             }
             schema::decode::prune(&kind.schema, object, &mut findings);
+            schema::decode::whole_numbers(object);
         } else {
             schema::decode::builtin(&kind.schema, object, &mut findings).map_err(refuse)?;
         }
@@ -140,21 +141,7 @@ impl State {
     fn validate(&self, kind: &Kind, new: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
         let mut errors = builtin::metadata::validate(&new["metadata"], old.map(|old| &old["metadata"]));
         if kind.custom() {
-            let mut found = schema::validate::check(&kind.schema, new, old);
-            if schema::validate::blocks_rules(&found) {
-                if kind.schema.has_rules {
-                    found.push(FieldError::invalid(
-                        "<nil>",
-                        &Value::Null,
-                        "some validation rules were not checked because the object was invalid; correct the existing \
-                         errors to complete validation",
-                    ));
-                }
-                errors.extend(found);
-            } else {
-                errors.extend(found);
-                errors.extend(self.rules.check(&kind.schema, new, old));
-            }
+            errors.extend(schema::custom::check(&self.rules, kind, new, old, part));
         } else {
             errors.extend(builtin::validate::check(kind.builtin, new, old, part));
         }

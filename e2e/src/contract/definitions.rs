@@ -409,7 +409,7 @@ impl Answer {
             }
         }
         if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
-            causes.sort_by_key(Value::to_string);
+            causes.sort_by_key(|cause| (cause["field"].to_string(), cause["message"].to_string()));
             if causes.len() > 1 {
                 // Made of the causes in their order, which `faults` checks.
                 body["message"] = Value::Null;

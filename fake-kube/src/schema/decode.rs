@@ -206,6 +206,28 @@ fn go_type(schema: &Schema) -> String {
     }
 }
 
+/// Numbers as a custom resource holds them: floats that stand for one whole number are that number, and whole numbers
+/// beyond 64 bits are floats.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    /// Beyond this a float stands for several whole numbers.
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    match value {
+        Value::Number(number) if !number.is_i64() => {
+            let Some(float) = number.as_f64() else { return };
+            if float.fract() == 0.0 && float.abs() <= LARGEST {
+                #[allow(clippy::cast_possible_truncation)] // Just compared.
+                let whole = float as i64;
+                *value = whole.into();
+            } else if let Some(float) = serde_json::Number::from_f64(float) {
+                *value = Value::Number(float);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
 /// Drops what a custom resource's schema does not know, in place. `metadata` is decoded with its own built-in shape.
 pub(crate) fn prune(schema: &Schema, value: &mut Value, findings: &mut Findings) {
     prune_at(schema, value, &mut String::new(), findings, true);
