@@ -274,7 +274,10 @@ fn requirements_with(schema: &mut Schema, restrictions: &[KeyRestriction]) {
     rules(REQUIREMENTS_RULES)(schema);
     // The API server lists the operators in this order when it refuses another, and names the format of a number that is
     // none: both as upstream's definitions make it.
-    schema.pointer_mut("/items/properties/operator/enum").into_iter().for_each(|operators| *operators = json!(OPERATORS));
+    schema
+        .pointer_mut("/items/properties/operator/enum")
+        .into_iter()
+        .for_each(|operators| *operators = json!(OPERATORS));
     let min_values = schema.pointer_mut("/items/properties/minValues").and_then(Value::as_object_mut);
     min_values.expect("items of requirements have a least number of values").remove("format");
     let key = schema.pointer_mut("/items/properties/key").and_then(Value::as_object_mut);

@@ -49,7 +49,9 @@ pub async fn section(servers: &[Server], upstream: Option<&Path>) -> anyhow::Res
     }
     for (set, definitions) in &sets {
         for server in servers {
-            install(server, definitions, Some(*set)).await.with_context(|| format!("definitions on {}", server.name))?;
+            install(server, definitions, Some(*set))
+                .await
+                .with_context(|| format!("definitions on {}", server.name))?;
         }
         for corpus in &corpora {
             compare(corpus, *set, servers, &mut section).await?;
@@ -508,12 +510,7 @@ async fn install(server: &Server, definitions: &[Value], set: Option<Definitions
 
 // The comparison.
 
-async fn compare(
-    corpus: &Corpus,
-    set: Definitions,
-    servers: &[Server],
-    section: &mut Section,
-) -> anyhow::Result<()> {
+async fn compare(corpus: &Corpus, set: Definitions, servers: &[Server], section: &mut Section) -> anyhow::Result<()> {
     let path = corpus.path();
     // Status is written to an object that is there.
     let mut standing = Vec::new();
@@ -668,8 +665,8 @@ mod tests {
     use controller_clock::Clock;
     use fake_kube::FakeKube;
 
-    fn fake() -> Server {
-        let kube = FakeKube::new(fake_kube::Options::new(Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH)));
+    fn fake(clock: Clock) -> Server {
+        let kube = FakeKube::new(fake_kube::Options::new(clock));
         Server { name: "fake-kube".into(), client: kube::Client::new(kube.service(), "default") }
     }
 
@@ -680,8 +677,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_fake_server_does_with_every_manifest_what_the_corpus_says() {
-        let section = section(&[fake()], None).await.unwrap();
+        let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
+        let section = section(&[fake(clock)], None).await.unwrap();
         assert!(section.cases > 1_000, "{}", section.cases);
+        let faults = told(&section);
+        assert!(faults.is_empty(), "{faults}");
+    }
+
+    /// By hand, beside a genuine server: its kubeconfig in `CONTRACT_KUBECONFIG`, upstream's definitions in the folder
+    /// `CONTRACT_DEFINITIONS`.
+    #[tokio::test]
+    #[ignore = "needs a genuine API server"]
+    #[allow(clippy::disallowed_methods)] // There is no configuration of tests to read it in.
+    async fn a_genuine_server_does_the_same() {
+        let kubeconfig = std::env::var("CONTRACT_KUBECONFIG").expect("CONTRACT_KUBECONFIG names a kubeconfig");
+        let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let genuine = Server { name: "kube-apiserver".into(), client: kube::Client::try_from(config).unwrap() };
+        let upstream = std::env::var("CONTRACT_DEFINITIONS").ok();
+        let section = section(&[fake(Clock::system()), genuine], upstream.as_deref().map(Path::new)).await.unwrap();
+        for difference in section.differences.iter().filter(|difference| difference.reason.is_some()) {
+            println!("{}\n  {}\n  {}", difference.case, difference.found, difference.reason.as_deref().unwrap());
+        }
+        println!("{} cases", section.cases);
         let faults = told(&section);
         assert!(faults.is_empty(), "{faults}");
     }

@@ -232,7 +232,8 @@ const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_991.0;
 
 /// Numbers are whole if they are written so, or are a float without a fraction that stands for one whole number alone.
 fn whole(number: &Number) -> bool {
-    number.is_i64() || number.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() <= LARGEST_WHOLE_FLOAT)
+    number.is_i64()
+        || number.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() <= LARGEST_WHOLE_FLOAT)
 }
 
 fn type_fits(schema: &Schema, value: &Value) -> bool {
@@ -581,12 +582,16 @@ fn is_date_time(text: &str) -> bool {
     let colon = |index: usize| time.as_bytes().get(index) == Some(&b':');
     let clock_fits = within(0..2, 23) && colon(2) && within(3..5, 59) && colon(5) && within(6..8, 59);
     let rest = time.get(8..).unwrap_or_default();
-    let offset = rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let offset =
+        rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches(|c: char| c.is_ascii_digit()));
     let empty_fraction = rest.strip_prefix('.').is_some_and(|fraction| fraction.len() == offset.len());
     let offset_fits = offset == "Z"
         || offset.strip_prefix(['+', '-']).is_some_and(|offset| {
             offset.len() == 5
-                && offset.bytes().enumerate().all(|(index, byte)| if index == 2 { byte == b':' } else { byte.is_ascii_digit() })
+                && offset
+                    .bytes()
+                    .enumerate()
+                    .all(|(index, byte)| if index == 2 { byte == b':' } else { byte.is_ascii_digit() })
         });
     day_fits && clock_fits && offset_fits && !empty_fraction
 }
