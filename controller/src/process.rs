@@ -1,13 +1,41 @@
 //! What the program takes from its surroundings: environment, identity, signals, the API server's certificate authority.
 //! Nothing here is used when the controller is embedded.
 
-use crate::config::Settings;
+use crate::config::{Args, Command, Settings};
+use crate::{crd, telemetry};
+use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use controller_clock::Clock;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// A decision computes without pause on the thread that asks for it; leases, watches and probes need others meanwhile, also
+/// where the container has a single CPU.
+const WORKER_THREADS: usize = 4;
+
+/// The whole program: arguments, logs, clients, run.
+pub fn main(args: Args) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
+    exit_code(runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(args))))
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(Command::Crd) = args.command {
+        print!("{}", crd::yaml()?);
+        return Ok(());
+    }
+    let clock = Clock::system();
+    let mut settings = Settings::from_args(args, &environment, &identity(&clock))?;
+    tracing::subscriber::set_global_default(telemetry::subscriber(settings.log_level, clock.clone()))?;
+    let config = kube::Config::infer().await.context("finding the Kubernetes API server")?;
+    use_authority_of(&mut settings, &config);
+    let kube = kube::Client::try_from(config).context("connecting to the Kubernetes API server")?;
+    let aws = controller_aws::Clients::new(controller_aws::SdkSettings::default()).await?;
+    let stop = CancellationToken::new();
+    until_asked_to_end(stop.clone(), crate::run(settings, kube, aws, clock, stop)).await?
+}
 
 /// An environment variable.
 #[allow(clippy::disallowed_methods)] // Settings are read from the environment here and nowhere else.
@@ -27,7 +55,7 @@ pub fn identity(clock: &Clock) -> String {
 }
 
 /// Lets nodes trust the API server as this program does, unless a bundle is set.
-pub fn use_authority_of(settings: &mut Settings, config: &kube::Config) {
+fn use_authority_of(settings: &mut Settings, config: &kube::Config) {
     let bundle = || {
         let certificates = config.root_cert.as_deref().unwrap_or_default();
         (!certificates.is_empty()).then(|| STANDARD.encode(certificates.iter().map(|der| pem(der)).collect::<String>()))
@@ -47,7 +75,7 @@ fn pem(der: &[u8]) -> String {
 }
 
 /// Awaits `run`. When the program is asked to end (SIGTERM or SIGINT), `shutdown` is cancelled and `run` may finish.
-pub async fn until_asked_to_end<T>(shutdown: CancellationToken, run: impl Future<Output = T>) -> std::io::Result<T> {
+async fn until_asked_to_end<T>(shutdown: CancellationToken, run: impl Future<Output = T>) -> std::io::Result<T> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut run = std::pin::pin!(run);
     tokio::select! {
@@ -61,7 +89,7 @@ pub async fn until_asked_to_end<T>(shutdown: CancellationToken, run: impl Future
 }
 
 /// How the program ends: in silence, or with one sentence that says what went wrong and why.
-pub fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
+fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -131,6 +131,8 @@ struct Record {
     /// Who wrote objects, by resource and name, with namespaces where they have one.
     writers: BTreeMap<String, BTreeSet<String>>,
     terminations: Vec<String>,
+    /// Who wrote an identity into a lease, by the identity.
+    holders: BTreeMap<String, String>,
 }
 
 impl Recorder {
@@ -229,6 +231,11 @@ impl Recorder {
         self.record().writers.get(object).cloned().unwrap_or_default()
     }
 
+    /// The replica, by its name as a caller, that holds or held the lease under an identity.
+    pub fn holder(&self, identity: &str) -> Option<String> {
+        self.record().holders.get(identity).cloned()
+    }
+
     /// The story so far, oldest first.
     pub fn timeline(&self) -> Vec<String> {
         self.record().timeline.iter().cloned().collect()
@@ -293,6 +300,16 @@ impl Record {
                 let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
                 self.taints
                     .extend(taints.map(|t| (node.to_string(), format!("{}:{}", text(t, "key"), text(t, "effect")))));
+            }
+            // Only replicas in processes of their own have names that tell them apart.
+            ("create" | "patch" | "update", parts)
+                if parts.contains(&"leases") && call.caller.starts_with("karpenter-") =>
+            {
+                let answer: Value =
+                    serde_json::from_str(call.response.as_str().unwrap_or_default()).unwrap_or_default();
+                if let Some(identity) = answer.pointer("/spec/holderIdentity").and_then(Value::as_str) {
+                    self.holders.insert(identity.to_owned(), call.caller.clone());
+                }
             }
             _ => {}
         }

@@ -3,6 +3,8 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
+use crate::backend::keep_log;
+use crate::control_plane::{Access, ControlPlane, Definitions, Programs};
 use crate::features::Scenario;
 use crate::scenario::{On, START, Task};
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
@@ -24,6 +26,15 @@ pub const SCENARIO_LIMIT: Duration = Duration::from_secs(900);
 /// How long a process may take to end once its input has: it has nothing left to do then.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long a scenario's process may take in real time, where the longest wait for an hour.
+const REAL_TIME_LIMIT: Duration = Duration::from_secs(90 * 60);
+
+/// The tag of scenarios that wait for more than about seven minutes in sum.
+const CLOCK: &str = "clock";
+
+/// The tag of scenarios that wait for days.
+const SLOW: &str = "slow";
+
 /// What stands as the step of a failure where the process of a scenario told nothing itself.
 const PROCESS: &str = "the scenario's process";
 
@@ -42,8 +53,56 @@ pub struct Options {
     pub twice: bool,
     /// How many processes at a time.
     pub jobs: usize,
+    /// Whether scenarios that wait for long are run in real time as well.
+    pub long: bool,
+    /// What control planes are made of, for the backend that has them.
+    pub control_planes: Option<ControlPlanes>,
+    /// A folder in which the logs of all processes of a failed scenario are kept.
+    pub logs: Option<PathBuf>,
     /// A folder in which the journals are kept; without one, two runs that differ cannot be told where they do.
     pub journals: Option<PathBuf>,
+}
+
+/// What control planes are made of.
+#[derive(Clone, Debug)]
+pub struct ControlPlanes {
+    /// The programs.
+    pub programs: Programs,
+    /// The definitions that are installed in each.
+    pub definitions: Definitions,
+    /// The folder of their files.
+    pub folder: PathBuf,
+}
+
+/// One control plane, used by one scenario after the other.
+struct Seat<'a> {
+    of: &'a ControlPlanes,
+    runtime: tokio::runtime::Runtime,
+    control_plane: Option<ControlPlane>,
+}
+
+impl<'a> Seat<'a> {
+    fn new(of: &'a ControlPlanes) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { of, runtime, control_plane: None })
+    }
+
+    /// A control plane as new.
+    fn ready(&mut self) -> anyhow::Result<Access> {
+        if let Some(used) = &mut self.control_plane
+            && self.runtime.block_on(used.reset()).is_err()
+        {
+            // Whatever it cannot forget goes with it.
+            self.control_plane = None;
+        }
+        if self.control_plane.is_none() {
+            let ControlPlanes { programs, definitions, folder } = self.of;
+            let started = self.runtime.block_on(ControlPlane::start(programs, folder, definitions, None))?;
+            self.control_plane = Some(started);
+        }
+        let ready = self.control_plane.as_ref().context("it was just made")?;
+        Ok(ready.access().clone())
+    }
 }
 
 /// Told after each scenario, in the order in which they end.
@@ -62,11 +121,21 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.clamp(1, scenarios.len().max(1)) {
             scope.spawn(|| {
+                let mut seat = options.control_planes.as_ref().map(Seat::new);
                 while let Some((index, scenario)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     scenarios.get(index).map(|scenario| (index, scenario))
                 } {
-                    let result = run_one(scenario, index, options);
+                    let result = if lacks_clock(scenario, options) {
+                        skipped(scenario, options, CLOCK)
+                    } else {
+                        match seat.as_mut().map(|seat| seat.as_mut().map(Seat::ready)) {
+                            None => run_one(scenario, index, options, None),
+                            Some(Ok(Ok(access))) => run_one(scenario, index, options, Some(access)),
+                            Some(Ok(Err(error))) => could_not_start(scenario, options, &error),
+                            Some(Err(error)) => could_not_start(scenario, options, error),
+                        }
+                    };
                     progress.ended(&result);
                     results.lock().expect("no thread panics while it holds the results")[index] = Some(result);
                 }
@@ -76,8 +145,15 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
     Ok(results.into_inner().expect("all threads have ended").into_iter().flatten().collect())
 }
 
-fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResult {
+/// Whether a scenario waits for longer than anybody wants to in real time.
+fn lacks_clock(scenario: &Scenario, options: &Options) -> bool {
+    let tagged = |tag: &str| scenario.tags.iter().any(|own| own == tag);
+    !options.on.is_virtual() && (tagged(SLOW) || (tagged(CLOCK) && !options.long))
+}
+
+fn run_one(scenario: &Scenario, index: usize, options: &Options, control_plane: Option<Access>) -> ScenarioResult {
     let journal = |run: u32| options.journals.as_ref().map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
+    let logs = options.logs.as_ref().map(|folder| folder.join(format!("{index:04}")));
     let run = |run: u32| {
         let task = Task {
             scenario: scenario.clone(),
@@ -85,9 +161,12 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
             seed: options.seed,
             pinned: options.pinned,
             journal: journal(run),
+            control_plane: control_plane.clone(),
+            logs: logs.clone(),
         };
         // What keeps one scenario from being run is told with the others' results, which are worth no less for it.
-        in_own_process(&options.program, &task, SCENARIO_LIMIT)
+        let limit = if options.on.is_virtual() { SCENARIO_LIMIT } else { REAL_TIME_LIMIT };
+        in_own_process(&options.program, &task, limit)
             .unwrap_or_else(|error| died(&task, PROCESS, format!("{error:#}")))
     };
     let mut result = run(1);
@@ -106,6 +185,18 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options) -> ScenarioResu
             result.verdict = Verdict::Failed(Failure { step: format!("second run: {}", failure.step), ..failure });
         }
         result.repeat = Some(Repeat { identical, journal: second.journal, first_difference });
+    }
+    if let Some(logs) = &logs {
+        match (&result.verdict, &control_plane) {
+            (Verdict::Failed(_), Some(access)) => {
+                for log in access.logs() {
+                    // What cannot be kept takes nothing from the result.
+                    let _ = keep_log(&log, logs);
+                }
+            }
+            (Verdict::Failed(_), None) => {}
+            _ => drop(std::fs::remove_dir_all(logs)),
+        }
     }
     result
 }
@@ -165,12 +256,27 @@ fn wait_with_limit(child: Child, input: ChildStdin, limit: Duration) -> anyhow::
 }
 
 fn died(task: &Task, step: &str, message: String) -> ScenarioResult {
+    let failure = Failure { step: step.into(), message, last_observed: None, timeline: vec![] };
+    without_run(&task.scenario, &task.on, task.seed, Verdict::Failed(failure))
+}
+
+fn could_not_start(scenario: &Scenario, options: &Options, error: &anyhow::Error) -> ScenarioResult {
+    let message = format!("{error:#}");
+    let failure = Failure { step: START.into(), message, last_observed: None, timeline: vec![] };
+    without_run(scenario, &options.on, options.seed, Verdict::Failed(failure))
+}
+
+fn skipped(scenario: &Scenario, options: &Options, missing: &str) -> ScenarioResult {
+    without_run(scenario, &options.on, options.seed, Verdict::Skipped { missing: missing.into() })
+}
+
+fn without_run(scenario: &Scenario, on: &On, seed: u64, verdict: Verdict) -> ScenarioResult {
     ScenarioResult {
-        scenario: task.scenario.clone(),
-        backend: task.on.backend.to_string(),
-        controller: task.on.controller.to_string(),
-        seed: task.seed,
-        verdict: Verdict::Failed(Failure { step: step.into(), message, last_observed: None, timeline: vec![] }),
+        scenario: scenario.clone(),
+        backend: on.backend.to_string(),
+        controller: on.controller.to_string(),
+        seed,
+        verdict,
         virtual_s: 0.0,
         wall_s: 0.0,
         journal: Default::default(),
@@ -225,7 +331,8 @@ mod tests {
     fn a_program_that_answers_nonsense_fails_its_scenario_and_says_so() {
         let scenario =
             Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
-        let task = Task { scenario, on: On::usual(), seed: 1, pinned: true, journal: None };
+        let task =
+            Task { scenario, on: On::usual(), seed: 1, pinned: true, journal: None, control_plane: None, logs: None };
         let result = in_own_process(Path::new("/bin/true"), &task, SCENARIO_LIMIT).unwrap();
         assert!(
             matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")),
@@ -257,6 +364,9 @@ mod tests {
             pinned: true,
             twice: true,
             jobs: 2,
+            long: false,
+            control_planes: None,
+            logs: None,
             journals: None,
         };
         let results = run(&[scenario.clone(), scenario], &options, &Silent).unwrap();

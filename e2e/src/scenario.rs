@@ -1,10 +1,13 @@
 //! One scenario, in a process of its own: pins every source of randomness, builds the World in a runtime whose time is
 //! virtual, carries the steps out and writes the result for the process that started it.
 
-use crate::backend::BackendName;
+use crate::backend::{BackendName, SLACK, Setting};
+use crate::control_plane::Access;
+use crate::eventually::NotInTime;
 use crate::features::Scenario;
+use crate::params::Arguments;
 use crate::recorder::{LogLayer, Recorder};
-use crate::steps::Vocabulary;
+use crate::steps::{Step, Vocabulary};
 use crate::under_test::UnderTest;
 use crate::verdict::{Failure, ScenarioResult, Verdict};
 use crate::world::{Start, World};
@@ -13,10 +16,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tracing_subscriber::layer::SubscriberExt;
 
 /// What stands as the step of a failure where the backend could not start.
 pub const START: &str = "the start of the backend";
+
+/// How soon an assertion looks again in real time.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The tag of scenarios in which EC2 offers everything it sells in the region.
 const WHOLE_CATALOGUE: &str = "whole-catalogue";
@@ -37,6 +44,11 @@ impl On {
     pub fn usual() -> Self {
         Self { backend: BackendName::Embedded, controller: UnderTest::Ours, environment: BTreeMap::new() }
     }
+
+    /// Whether it lives in virtual time: only what runs in one process can.
+    pub fn is_virtual(&self) -> bool {
+        self.backend == BackendName::Embedded && self.controller == UnderTest::Ours
+    }
 }
 
 /// What the process of a scenario is asked to do.
@@ -52,6 +64,10 @@ pub struct Task {
     pub pinned: bool,
     /// Where to keep every line of the journal.
     pub journal: Option<PathBuf>,
+    /// The control plane, for the backend that has one.
+    pub control_plane: Option<Access>,
+    /// The folder in which the logs of the controller's processes are kept.
+    pub logs: Option<PathBuf>,
 }
 
 /// Carries out a task. Answers an error only where the scenario could not be started at all.
@@ -61,7 +77,8 @@ pub fn run(task: Task) -> anyhow::Result<ScenarioResult> {
         .name("simulation".into())
         .stack_size(16 << 20)
         .spawn(move || {
-            if task.pinned {
+            // Nothing repeats in real time.
+            if task.pinned && task.on.is_virtual() {
                 pin(task.seed)?;
             }
             simulate(task)
@@ -102,7 +119,12 @@ fn simulate(task: Task) -> anyhow::Result<ScenarioResult> {
     use tracing_subscriber::Layer;
     let subscriber = tracing_subscriber::registry().with(LogLayer(recorder.clone()).with_filter(targets));
     let _logging = tracing::subscriber::set_default(subscriber);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = match task.on.is_virtual() {
+        true => runtime.enable_time().start_paused(true),
+        false => runtime.enable_all(),
+    };
+    let runtime = runtime.build()?;
     // The parts of a backend share what no other thread may see: they are local to this one.
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
@@ -128,6 +150,7 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         Verdict::Failed(Failure { step, message, last_observed, timeline: recorder.timeline() })
     };
     let mut world = match World::start(Start {
+        setting: Setting { on: task.on.clone(), control_plane: task.control_plane.clone(), logs: task.logs.clone() },
         seed: task.seed,
         families: families(&task.scenario),
         recorder: recorder.clone(),
@@ -139,7 +162,14 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         Err(error) => return failed(START.into(), explain(&error), None),
     };
     let vocabulary = Vocabulary::whole();
+    let mut asserts = false;
     for line in &task.scenario.steps {
+        asserts = match line.keyword.as_str() {
+            "Then" => true,
+            "Given" | "When" => false,
+            // And, But and * go on as the line before.
+            _ => asserts,
+        };
         let (step, arguments) = match vocabulary.find(&task.scenario, line) {
             Ok(found) => found,
             Err(error) => return failed(line.text.clone(), error.to_string(), None),
@@ -147,7 +177,7 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         recorder.tell("step", format_args!("{} {}", line.keyword, line.text));
         recorder.chronicler().step_began();
         world.forget_observation();
-        let outcome = futures::FutureExt::catch_unwind(AssertUnwindSafe(step.run(&mut world, arguments))).await;
+        let outcome = carry_out(step, &mut world, &arguments, asserts).await;
         recorder.chronicler().step_ended();
         let broken = world.broken_invariant();
         if matches!(outcome, Ok(Ok(()))) && broken.is_none() {
@@ -171,6 +201,27 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
     match world.finish().await {
         Ok(()) => Verdict::Passed,
         Err(error) => failed("invariant, at the end".into(), format!("{error:#}"), None),
+    }
+}
+
+/// Carries a step out. In real time what an assertion looks at may come a moment late: it may look again for as long as the
+/// slack lasts, unless it has waited already.
+async fn carry_out(
+    step: &Step,
+    world: &mut World,
+    arguments: &Arguments,
+    asserts: bool,
+) -> Result<anyhow::Result<()>, Box<dyn std::any::Any + Send>> {
+    let started = tokio::time::Instant::now();
+    loop {
+        let run = AssertUnwindSafe(step.run(world, arguments.clone()));
+        let outcome = futures::FutureExt::catch_unwind(run).await;
+        let late = world.backend().is_real_time() && asserts && started.elapsed() < SLACK;
+        let waited = |error: &anyhow::Error| error.downcast_ref::<NotInTime>().is_some();
+        match outcome {
+            Ok(Err(error)) if late && !waited(&error) => tokio::time::sleep(LOOK_AGAIN).await,
+            outcome => return outcome,
+        }
     }
 }
 

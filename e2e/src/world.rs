@@ -1,7 +1,7 @@
 //! The World of a scenario: a backend, the things that sentences refer to ("the NodeClaim", "the instance"), and the
 //! moments they count from ("the launch", "the notice"). Nothing else is remembered from step to step.
 
-use crate::backend::{Backend, Embedded};
+use crate::backend::{Backend, Embedded, RealTime, SLACK, Setting};
 use crate::cloud::{Cloud, Instance};
 use crate::eventually::{self, NotInTime, Seen};
 use crate::invariants::Invariants;
@@ -22,6 +22,8 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(20 * 60);
 
 /// What a World is built from.
 pub struct Start {
+    /// What it is built on.
+    pub setting: Setting,
     /// The seed of the cloud's ids, boot times and prices.
     pub seed: u64,
     /// The instance families that EC2 offers; none listed is all.
@@ -70,13 +72,19 @@ pub struct Subject {
 }
 
 impl World {
-    /// Builds a World on the embedded backend. The controller is not started yet.
+    /// Builds a World. The controller is not started yet.
     pub async fn start(start: Start) -> anyhow::Result<Self> {
         let invariants = Invariants::default();
-        let backend = Embedded::start(start.seed, start.families, start.recorder.clone(), invariants.clone()).await?;
+        let Start { setting, seed, families, recorder, .. } = start;
+        let backend: Box<dyn Backend> = if setting.on.is_virtual() {
+            let variables = setting.on.environment;
+            Box::new(Embedded::start(seed, families, variables, recorder.clone(), invariants.clone()).await?)
+        } else {
+            Box::new(RealTime::start(setting, seed, families, recorder.clone(), invariants.clone()).await?)
+        };
         Ok(Self {
-            backend: Box::new(backend),
-            recorder: start.recorder,
+            backend,
+            recorder,
             invariants,
             observed: RefCell::default(),
             moments: RefCell::default(),
@@ -139,7 +147,8 @@ impl World {
         limit: Duration,
         look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
-        let outcome = eventually::eventually(expected, limit, look).await;
+        let slack = if self.backend.is_real_time() { SLACK } else { Duration::ZERO };
+        let outcome = eventually::eventually(expected, limit + slack, look).await;
         if let Some(late) = outcome.as_ref().err().and_then(|error| error.downcast_ref::<NotInTime>()) {
             self.observe(&late.last_seen);
         }

@@ -66,6 +66,8 @@ pub struct JournalEntry {
     pub at: Timestamp,
     /// Who asked: the `User-Agent`, or the name of the in-process client.
     pub user_agent: Arc<str>,
+    /// Who it was by its token, where [`Options::users`](crate::Options::users) names it.
+    pub user: Option<Arc<str>>,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: &'static str,
     /// Path and query.
@@ -155,6 +157,7 @@ mod tests {
                 sequence: 0,
                 at: Timestamp::UNIX_EPOCH,
                 user_agent: "tester".into(),
+                user: None,
                 verb: "list",
                 path: "/api/v1/pods".into(),
                 request: Payload::Empty,

@@ -43,7 +43,7 @@ mod write;
 pub mod actors;
 pub mod resources;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use controller_clock::Clock;
 use serde_json::Value;
@@ -78,6 +78,9 @@ pub struct Options {
     pub event_log: usize,
     /// Entries [`FakeKube::journal`] keeps. Observers see every entry regardless.
     pub journal_entries: usize,
+    /// Names of clients by the bearer token they send, for the journal: a client's own user agent may be anything. Every
+    /// other token, and none, is let in as well.
+    pub users: BTreeMap<String, String>,
 }
 
 impl Options {
@@ -92,6 +95,7 @@ impl Options {
             event_log: 16_384,
             // Enough to look back over a failed scenario; whoever needs all of it observes.
             journal_entries: 1_000,
+            users: BTreeMap::new(),
         }
     }
 }

@@ -89,9 +89,11 @@ impl Default for Limits {
 }
 
 /// A serving certificate and the authority that signed it, made for one server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServingCertificate {
     authority_pem: String,
+    certificate_pem: String,
+    private_key_pem: String,
     configuration: Arc<ServerConfig>,
 }
 
@@ -119,6 +121,13 @@ pub enum CertificateError {
     /// The TLS library does not take the certificate.
     #[error("the certificate could not be used")]
     Tls(#[from] rustls::Error),
+}
+
+impl std::fmt::Debug for ServingCertificate {
+    /// The private key is nobody's to print.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ServingCertificate").field("authority_pem", &self.authority_pem).finish_non_exhaustive()
+    }
 }
 
 impl ServingCertificate {
@@ -164,6 +173,7 @@ impl ServingCertificate {
         let key = KeyPair::generate()?;
         let certificate = leaf.signed_by(&key, &issuer)?;
 
+        let (certificate_pem, private_key_pem) = (certificate.pem(), key.serialize_pem());
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         // Named here, so that whoever embeds this server stays free in the choice of a default provider.
         let mut configuration = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -171,12 +181,22 @@ impl ServingCertificate {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)?;
         configuration.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { authority_pem, configuration: Arc::new(configuration) })
+        Ok(Self { authority_pem, certificate_pem, private_key_pem, configuration: Arc::new(configuration) })
     }
 
     /// The authority's certificate: what a kubeconfig holds as `certificate-authority-data`, in base64.
     pub fn certificate_authority_pem(&self) -> &str {
         &self.authority_pem
+    }
+
+    /// The server's certificate, for a server that is another program.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// The key of the server's certificate, for a server that is another program.
+    pub fn private_key_pem(&self) -> &str {
+        &self.private_key_pem
     }
 
     /// A kubeconfig for a server at this URL, such as `https://127.0.0.1:6443`. It carries a token, which the server

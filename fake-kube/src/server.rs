@@ -166,7 +166,9 @@ impl Server {
         headers: &HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response<Body>, ConnectionLost> {
-        let caller = Caller::http(text(headers, header::USER_AGENT));
+        let token = text(headers, header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or_default();
+        let user = self.options.users.get(token).map(String::as_str);
+        let caller = Caller::http(text(headers, header::USER_AGENT), user);
         let line = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let request = body.clone().filter(|body| !body.is_empty()).map_or(Payload::Empty, Payload::Bytes);
         let (verb, answer) = match route::parse(path) {

@@ -26,16 +26,18 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) user_agent: Arc<str>,
+    /// Who it is by its token, if the token is one that was given a name.
+    pub(crate) user: Option<Arc<str>>,
     pub(crate) in_process: bool,
 }
 
 impl Caller {
     pub(crate) fn in_process(user_agent: &str) -> Self {
-        Self { user_agent: user_agent.into(), in_process: true }
+        Self { user_agent: user_agent.into(), user: None, in_process: true }
     }
 
-    pub(crate) fn http(user_agent: &str) -> Self {
-        Self { user_agent: user_agent.into(), in_process: false }
+    pub(crate) fn http(user_agent: &str, user: Option<&str>) -> Self {
+        Self { user_agent: user_agent.into(), user: user.map(Into::into), in_process: false }
     }
 
     /// The field manager a caller has without naming one: its user agent up to the first slash.
@@ -117,6 +119,7 @@ impl Server {
             sequence: 0,
             at: self.clock.now(),
             user_agent: Arc::clone(&caller.user_agent),
+            user: caller.user.clone(),
             verb,
             path,
             request,

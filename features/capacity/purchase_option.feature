@@ -29,7 +29,7 @@ Feature: Workloads choose how their nodes are bought
     Then all 3 pods of Deployment "steady" run on nodes with "karpenter.sh/capacity-type: on-demand" within 3m
     And pod "cheap" is Running
 
-  @scheduling.capacity-type-selector
+  @scheduling.capacity-type-selector @clock
   Scenario: Pods that ask for spot wait for spot, although on-demand could be had
     Given spot capacity is exhausted
     When a pod "cheap" that asks for 1 CPU on a node with "karpenter.sh/capacity-type: spot" is created

@@ -26,7 +26,7 @@ Feature: Spot is short
     And metric "karpenter_nodeclaims_disrupted_total" with reason "insufficient_capacity" is 1
     And metric "karpenter_cloudprovider_instance_launch_failures_total" is at least 1
 
-  @essential @capacity.spot-only-pool-waits
+  @essential @capacity.spot-only-pool-waits @clock
   Scenario: A pool of spot alone waits
     Given the manifest "node-pool-both-markets.yaml" is applied with
       | spec.template.spec.requirements | [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}, {key: karpenter.k8s.aws/instance-family, operator: In, values: [c5, m5]}] |

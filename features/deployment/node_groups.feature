@@ -7,7 +7,7 @@ Feature: Nodes that are not ours
     And the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool-both-markets.yaml" is applied
 
-  @essential @termination.unmanaged-node-not-terminated
+  @essential @termination.unmanaged-node-not-terminated @clock
   Scenario: Room on a managed node group's node is used, and the node is left alone
     Given managed node group "system" grows by a node
     And the node of managed node group "system" is Ready within 1m

@@ -5,7 +5,7 @@ Feature: Budgets
     Given a cluster set up as the guides describe
     And the manifest "ec2-node-class.yaml" is applied
 
-  @disruption.budget-zero-freezes
+  @disruption.budget-zero-freezes @clock
   Scenario: A budget of 0 keeps an empty node
     Given the manifest "node-pool.yaml" is applied with
       | spec.disruption.budgets | [{nodes: '0'}] |
@@ -19,7 +19,7 @@ Feature: Budgets
     And metric "karpenter_nodepools_allowed_disruptions" with reason "Empty" is 0
 
   # Scenarios begin on Thursday, 1 January 2026, at midnight UTC.
-  @disruption.budget-schedule-window
+  @disruption.budget-schedule-window @clock
   Scenario: A budget with a schedule holds in its window alone
     Given the manifest "node-pool.yaml" is applied with
       | spec.disruption.budgets | [{nodes: '0', schedule: 0 0 * * thu, duration: 1h}] |

@@ -6,7 +6,7 @@ Feature: Long work is not cut off
     Given a cluster set up as the guides describe
     And the manifest "ec2-node-class.yaml" is applied
 
-  @essential @disruption.do-not-disrupt-pod
+  @essential @disruption.do-not-disrupt-pod @clock
   Scenario: The node of a protected Job stays until the Job is complete
     Given the manifest "node-pool-both-markets.yaml" is applied
     And the manifest "job.yaml" is applied
@@ -18,7 +18,7 @@ Feature: Long work is not cut off
     And the pod of Job "nightly" was never asked to leave
     And the NodeClaim is deleted within 90s
 
-  @essential @disruption.do-not-disrupt-not-for-forceful @termination.do-not-disrupt-blocks-drain
+  @essential @disruption.do-not-disrupt-not-for-forceful @termination.do-not-disrupt-blocks-drain @clock
   Scenario: Expiry begins at its time and waits for the protected Job
     Given the manifest "node-pool-both-markets.yaml" is applied with
       | spec.template.spec.expireAfter | 5m |
@@ -32,7 +32,7 @@ Feature: Long work is not cut off
     And the pod of Job "nightly" was never asked to leave
     And the instance is terminated within 1m
 
-  @disruption.do-not-disrupt-not-for-forceful @termination.do-not-disrupt-blocks-drain
+  @disruption.do-not-disrupt-not-for-forceful @termination.do-not-disrupt-blocks-drain @clock
   Scenario: A person who deletes the node waits for the protected pod alone
     Given the manifest "node-pool.yaml" is applied
     And the manifest "job.yaml" is applied
@@ -46,7 +46,7 @@ Feature: Long work is not cut off
     And the pod of Job "nightly" was never asked to leave
     And the node is gone within 2m
 
-  @extension @termination.do-not-disrupt-blocks-drain
+  @extension @termination.do-not-disrupt-blocks-drain @clock
   Scenario: The pod that holds up a drain is named
     Given the manifest "node-pool.yaml" is applied
     And the manifest "job.yaml" is applied
@@ -55,7 +55,7 @@ Feature: Long work is not cut off
     Then within 10s event "FailedDraining" on the node contains "Failed to drain node, pod default/nightly-"
     And Job "nightly" is complete within 30m
 
-  @disruption.do-not-disrupt-duration
+  @disruption.do-not-disrupt-duration @clock
   Scenario: A protection with a duration ends with it
     # A pod that costs nothing to move does not keep a node; its annotation does, for as long as it says.
     Given the manifest "node-pool.yaml" is applied
@@ -78,7 +78,7 @@ Feature: Long work is not cut off
     Then the NodeClaim still exists
     And the NodeClaim is deleted within 2m
 
-  @disruption.do-not-disrupt-node
+  @disruption.do-not-disrupt-node @clock
   Scenario: An empty node with the annotation stays until it is taken off
     Given the manifest "node-pool.yaml" is applied
     And a pod "single" that asks for 1 CPU is created

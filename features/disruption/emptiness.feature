@@ -18,7 +18,7 @@ Feature: Empty nodes go
     And no NodeClaim exists within 1m
     And metric "karpenter_voluntary_disruption_decisions_total" with decision "delete" and reason "empty" is 1
 
-  @essential @disruption.wait-restarts-on-pod-change
+  @essential @disruption.wait-restarts-on-pod-change @clock
   Scenario: A pod that arrives in the wait keeps the node
     When Deployment "nginx" is deleted
     And 40s passes after the last pod left
@@ -38,7 +38,7 @@ Feature: Empty nodes go
     And Deployment "web" is deleted
     Then the NodeClaim is deleted between 60s and 90s after the last pod left
 
-  @disruption.consolidate-after-advice
+  @disruption.consolidate-after-advice @clock
   Scenario: A long wait rides out a workload that comes and goes
     Given the manifest "node-pool.yaml" is applied with
       | spec.disruption.consolidateAfter | 10m |
@@ -53,7 +53,7 @@ Feature: Empty nodes go
     Then all 10 pods of Deployment "nginx" are Running within 10s
     And the NodeClaim still exists
 
-  @disruption.consolidate-never
+  @disruption.consolidate-never @clock
   Scenario: With consolidateAfter Never an empty node stays
     Given the manifest "node-pool.yaml" is applied with
       | spec.disruption.consolidateAfter | Never |

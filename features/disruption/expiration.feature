@@ -21,7 +21,7 @@ Feature: Nodes have a lifetime
     And metric "karpenter_nodeclaims_disrupted_total" with reason "expired" is 1
     And all 10 pods of Deployment "nginx" are Running on another node within 3m
 
-  @essential @disruption.expiration-at-lifetime @disruption.budget-not-for-expiration
+  @essential @disruption.expiration-at-lifetime @disruption.budget-not-for-expiration @clock
   Scenario: Expiry comes at its time, whatever budgets say, and pods leave by eviction
     Given the controller is started
     And the manifest "node-pool-both-markets.yaml" is applied with
@@ -36,7 +36,7 @@ Feature: Nodes have a lifetime
     And the pods left the node by eviction
     And the instance is terminated within 1m
 
-  @disruption.expiration-from-nodeclaim
+  @disruption.expiration-from-nodeclaim @clock
   Scenario: A NodeClaim keeps the lifetime it was made with
     Given the controller is started
     And the manifest "node-pool.yaml" is applied with
@@ -64,7 +64,7 @@ Feature: Nodes have a lifetime
     Then the NodeClaim still exists
     And pod "single" is Running
 
-  @disruption.lifetime-is-an-upper-bound @termination.grace-period-forces
+  @disruption.lifetime-is-an-upper-bound @termination.grace-period-forces @clock
   Scenario: With a termination grace period, a node is gone at the end of both, whatever holds it up
     Given the controller is started
     And the manifest "node-pool.yaml" is applied with

@@ -14,7 +14,7 @@ Feature: Nodes join the cluster
     Then the node is Ready between 20s and 50s after the launch
     And all 10 pods of Deployment "nginx" run on that node within 60s of the launch
 
-  @essential @lifecycle.node-role-not-mapped @lifecycle.registration-timeout
+  @essential @lifecycle.node-role-not-mapped @lifecycle.registration-timeout @clock
   Scenario: A node whose role the cluster does not admit never joins, and is given up after fifteen minutes
     Given the manifest "node-pool-both-markets.yaml" is applied
     And the node role has neither access entry nor aws-auth mapping

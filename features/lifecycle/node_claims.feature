@@ -62,7 +62,7 @@ Feature: NodeClaims and their nodes
     And within 1s event "Initialized" on the NodeClaim contains "Type: Initialized, Status: Unknown -> True"
     And within 1s event "Ready" on the NodeClaim contains "Type: Ready, Status: Unknown -> True"
 
-  @provisioning.startup-taints-need-no-toleration @disruption.uninitialized-node-not-considered
+  @provisioning.startup-taints-need-no-toleration @disruption.uninitialized-node-not-considered @clock
   Scenario: A startup taint needs no toleration, and pods wait until it is taken off
     Given the manifest "node-pool.yaml" is applied with
       | spec.template.spec.startupTaints | [{key: node.cilium.io/agent-not-ready, value: 'true', effect: NoExecute}] |
@@ -77,7 +77,7 @@ Feature: NodeClaims and their nodes
     Then pod "single" is Running within 10s
     And condition "Initialized" of the NodeClaim is "True" with reason "Initialized" within 5s
 
-  @lifecycle.manual-nodeclaim
+  @lifecycle.manual-nodeclaim @clock
   Scenario: A NodeClaim can be made by hand, and its node is nobody's to remove
     When the objects are applied
       """

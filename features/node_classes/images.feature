@@ -13,7 +13,7 @@ Feature: Which image nodes run
     Then exactly 1 NodeClaim is launched within 1m
     And the name of the instance's image ends in "v20251120"
 
-  @node_classes.ami-alias
+  @node_classes.ami-alias @clock
   Scenario Outline: A release that is published later concerns <alias>: nodes run <release>
     Given the manifest "ec2-node-class.yaml" is applied with
       | spec.amiSelectorTerms | [{alias: <alias>}] |

@@ -79,7 +79,7 @@ Feature: Limits of a NodePool
     Then pod "second" is Pending
     And exactly 1 NodeClaim exists within 1s
 
-  @provisioning.limits-eventually-consistent
+  @provisioning.limits-eventually-consistent @clock
   Scenario: Many pods at once do not overrun the limit
     Given the manifest "node-pool.yaml" is applied with
       | spec.limits.cpu                 | 16                                                                                                      |

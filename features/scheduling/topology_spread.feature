@@ -143,7 +143,7 @@ Feature: Pods spread over domains
       | topology.kubernetes.io/zone | 1       | DoNotSchedule     | 3          |
     Then all 6 pods of Deployment "web" are Running within 1m, 2 in each of 3 zones
 
-  @scheduling.zones-not-rebalanced
+  @scheduling.zones-not-rebalanced @clock
   Scenario: Without spread constraints nodes stay where they are
     Given the manifest "node-pool.yaml" is applied
     When the manifest "nginx.yaml" is applied

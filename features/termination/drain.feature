@@ -49,7 +49,7 @@ Feature: The way out of a node
     When 2m passes
     Then all 10 pods of Deployment "nginx" are Pending
 
-  @termination.blocking-pdb-waits-forever
+  @termination.blocking-pdb-waits-forever @clock
   Scenario: A budget that allows nothing holds a node up until it is relaxed
     Given the manifest "web.yaml" is applied
     And all 4 pods of Deployment "web" are Running within 3m

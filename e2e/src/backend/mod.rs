@@ -1,17 +1,30 @@
 //! What a scenario runs on. One trait, one World, the same features; a backend states what it can do.
 
 mod embedded;
+mod mirror;
+mod observe;
+mod process;
+mod real_time;
+mod seen;
 
 pub use embedded::Embedded;
+pub(crate) use process::Process;
+pub(crate) use process::{Program, definitions_of, keep_log};
+pub(crate) use real_time::{HEARTBEAT, follow_audit, process_environment, remove_dead_nodes};
+pub use real_time::{RealTime, Setting};
 
 use crate::cloud::Cloud;
 use controller_clock::Clock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The user agent by which the controller under test is known in the journal.
 pub const CONTROLLER: &str = "karpenter";
+
+/// What limits get added where time is real: other programs share the machine.
+pub const SLACK: Duration = Duration::from_secs(20);
 
 /// A backend by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
@@ -75,6 +88,12 @@ pub trait Backend {
 
     /// The metrics of all running replicas, in the text format that Prometheus reads.
     async fn metrics(&self) -> anyhow::Result<String>;
+
+    /// Whether it lives in real time. What a step looks at once may then come a moment late, and every limit has
+    /// [`SLACK`] added to it.
+    fn is_real_time(&self) -> bool {
+        false
+    }
 
     /// An error where a part of the backend ended on its own, such as a controller that gave up.
     fn check_alive(&mut self) -> anyhow::Result<()>;

@@ -42,7 +42,7 @@ pub struct SeenInstance {
 
 /// How an object was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sighting {
+pub(crate) enum Sighting {
     /// For the first time: it is there already, or was created.
     Added,
     /// It changed.
@@ -127,7 +127,7 @@ impl Chronicler {
         self.state().end_step();
     }
 
-    pub(super) fn pod(&self, sighting: Sighting, pod: &Value) {
+    pub(crate) fn pod(&self, sighting: Sighting, pod: &Value) {
         let mut state = self.state();
         let at_ms = state.now_ms();
         let name = objects::name(pod);
@@ -142,7 +142,7 @@ impl Chronicler {
         state.pods.saw(at_ms, id, (&name, &objects::owner(pod)), phase, |facts| objects::pod_facts(pod, facts));
     }
 
-    pub(super) fn node_claim(&self, sighting: Sighting, claim: &Value) {
+    pub(crate) fn node_claim(&self, sighting: Sighting, claim: &Value) {
         let mut state = self.state();
         let at_ms = state.now_ms();
         let phase = match sighting {
@@ -155,7 +155,7 @@ impl Chronicler {
         });
     }
 
-    pub(super) fn node(&self, sighting: Sighting, node: &Value) {
+    pub(crate) fn node(&self, sighting: Sighting, node: &Value) {
         let mut state = self.state();
         let at_ms = state.now_ms();
         let id = objects::text(node, "/metadata/uid");
@@ -174,7 +174,7 @@ impl Chronicler {
     }
 
     /// An event; those of others than the controller are passed over.
-    pub(super) fn event(&self, sighting: Sighting, event: &Value) {
+    pub(crate) fn event(&self, sighting: Sighting, event: &Value) {
         let component = ["/reportingComponent", "/source/component"].map(|pointer| objects::text(event, pointer));
         if sighting == Sighting::Deleted || !component.contains(&CONTROLLER) {
             return;

@@ -45,6 +45,23 @@ pub(crate) fn follow(
     }
 }
 
+/// Follows the instances alone, for as long as the future lives.
+pub(crate) fn follow_instances(
+    ec2: &FakeEc2,
+    clock: Clock,
+    chronicler: Chronicler,
+) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    let cloud = ec2.cloud();
+    let mut instances = Instances { cloud: cloud.clone(), clock, known: BTreeMap::new() };
+    async move {
+        let mut revision = 0;
+        loop {
+            revision = cloud.instances_changed(revision).await;
+            instances.look(&chronicler);
+        }
+    }
+}
+
 /// Tells a change, and those that came with it.
 fn each(first: WatchEvent, watch: &mut Watch, tell: impl Fn(Sighting, &Value)) {
     let mut next = Some(first);

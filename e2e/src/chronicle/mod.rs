@@ -11,9 +11,9 @@ mod follow;
 mod lanes;
 mod objects;
 
-pub(crate) use chronicler::call_objects;
 pub use chronicler::{Chronicler, SeenInstance};
-pub(crate) use follow::follow;
+pub(crate) use chronicler::{Sighting, call_objects};
+pub(crate) use follow::{follow, follow_instances};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -57,7 +57,7 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
-    /// Serves the embedded cluster on sockets, for kubectl, the AWS CLI and boto3.
+    /// Serves a cluster and an account on sockets, for kubectl, the AWS CLI and boto3.
     Serve(serve::Arguments),
     /// Writes report.html and junit.xml anew from the report.json of a run.
     Report(report::Arguments),
@@ -69,6 +69,16 @@ enum Command {
     Cloud(cloud::Command),
     /// Prints what a shell needs to complete this command line.
     Completions(completions::Arguments),
+    /// Runs our controller, as its own program does: how it is started as a process under test.
+    #[command(hide = true)]
+    Controller(Box<controller::config::Args>),
+    /// Becomes another program, which ends with the process that started this one.
+    #[command(hide = true, name = crate::tied::SUBCOMMAND)]
+    TiedProcess {
+        parent: u32,
+        #[arg(last = true, required = true)]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Carries out one scenario: how `test` starts itself again, with a task on standard input.
     #[command(hide = true)]
     ScenarioProcess {
@@ -115,6 +125,10 @@ pub fn main() -> ExitCode {
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
         Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),
+        Command::Controller(arguments) => return controller::process::main(*arguments),
+        Command::TiedProcess { parent, words } => {
+            crate::tied::become_program(parent, &words).map(|()| PASSED).map_err(CliError::backend)
+        }
         Command::ScenarioProcess { end_with_input } => scenario_process(end_with_input),
     };
     ExitCode::from(outcome.unwrap_or_else(|error| {

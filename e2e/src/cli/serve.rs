@@ -1,8 +1,11 @@
-//! `trysquare serve`: the embedded cluster on sockets, for kubectl, the AWS CLI and people.
+//! `trysquare serve`: a cluster and an account on sockets, for kubectl, the AWS CLI and people.
 
 use super::{CliError, Format, PASSED, output, print, print_json, tell};
+use crate::backend::{BackendName, Program};
+use crate::control_plane::Programs;
 use crate::recorder::{Listener, LogLayer, Recorder};
 use crate::serve::{self, Endpoints, Options};
+use crate::under_test::UnderTest;
 use anyhow::anyhow;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,6 +19,8 @@ const AFTER_HELP: &str = "\
 Examples:
   trysquare serve --controller                    a cluster with the node autoscaler, until Ctrl-C
   trysquare serve --controller --manifests PATH --speed 10
+  trysquare serve --backend apiserver --controller upstream
+                                                  Karpenter itself on a genuine control plane
   trysquare serve --listen 127.0.0.1:9443         Kubernetes on 9443, EC2 on 9444
 
 It prints lines to paste into another shell; there, kubectl, the AWS CLI and boto3 work. What happens is told here.
@@ -26,14 +31,17 @@ Exit codes: 0 ended by Ctrl-C or SIGTERM, 2 wrong usage, 3 it could not start or
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Run our controller beside the cluster.
-    #[arg(long)]
-    controller: bool,
+    /// The API server: fake-kube, or a genuine control plane (needs `make tools`).
+    #[arg(long, value_enum, default_value = "embedded")]
+    backend: BackendName,
+    /// Run a controller in the cluster: ours, upstream (needs `make tools`), or the path of a program.
+    #[arg(long, value_name = "CONTROLLER", num_args = 0..=1, default_missing_value = "ours")]
+    controller: Option<UnderTest>,
     /// Apply this manifest at the start, or every .yaml, .yml and .json file of this folder in the order of their names.
     #[arg(long, value_name = "PATH")]
     manifests: Option<PathBuf>,
     /// The AWS region.
-    #[arg(long, value_name = "REGION", default_value = crate::fake_cluster::REGION)]
+    #[arg(long, value_name = "REGION", default_value = crate::account::REGION)]
     region: String,
     /// The seed of ids, boot times and prices.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -85,7 +93,8 @@ impl FromStr for Listen {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let options = Options {
-        controller: arguments.controller,
+        backend: arguments.backend,
+        controller: arguments.controller.clone(),
         manifests: arguments.manifests.clone(),
         region: arguments.region.clone(),
         seed: arguments.seed,
@@ -100,6 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     if let Some(path) = options.manifests.as_ref().filter(|path| !path.exists()) {
         return Err(CliError::usage(anyhow!("--manifests {}: there is no such file or folder", path.display())));
     }
+    check(&options)?;
     if !options.address.is_loopback() {
         tell(&format!(
             "trysquare: {} is not a loopback address: whoever reaches it may do everything, without a password",
@@ -122,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let local = tokio::task::LocalSet::new();
     let format = arguments.format;
     let speed = options.speed;
-    let has_controller = options.controller;
+    let controller = options.controller.clone();
     let ended = local.block_on(&runtime, async {
         let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut hung_up = signal(SignalKind::hangup())?;
@@ -134,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
                 _ = hung_up.recv() => {}
             }
         };
-        serve::run(options, recorder, |endpoints| announce(endpoints, format, speed, has_controller), stop).await
+        serve::run(options, recorder, |endpoints| announce(endpoints, format, speed, controller.as_ref()), stop).await
     });
     // The pace's beat may be in its sleep; nobody waits for it.
     drop(local);
@@ -144,7 +154,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     Ok(PASSED)
 }
 
-fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: bool) {
+/// Refuses what cannot be had together, and programs that are not there.
+fn check(options: &Options) -> Result<(), CliError> {
+    let genuine = match options.backend {
+        BackendName::Embedded => false,
+        BackendName::Apiserver => true,
+        other => {
+            return Err(CliError::backend(anyhow!("the backend {other} is not there yet; embedded and apiserver are")));
+        }
+    };
+    let foreign = options.controller.as_ref().is_some_and(|controller| *controller != UnderTest::Ours);
+    if options.speed > 1 && (genuine || foreign) {
+        let what = if genuine { "a genuine control plane" } else { "a controller in a process of its own" };
+        return Err(CliError::usage(anyhow!("--speed {}: {what} lives in real time", options.speed)));
+    }
+    if genuine && !options.address.is_loopback() {
+        return Err(CliError::usage(anyhow!(
+            "--listen {}: a control plane listens on 127.0.0.1 alone",
+            options.address
+        )));
+    }
+    if let Some(UnderTest::Program(path)) = &options.controller
+        && !path.is_file()
+    {
+        return Err(CliError::usage(anyhow!("--controller {}: there is no such file", path.display())));
+    }
+    if let Some(controller) = &options.controller {
+        Program::of(controller).map_err(CliError::backend)?;
+    }
+    if genuine {
+        Programs::find().map_err(CliError::backend)?;
+    }
+    Ok(())
+}
+
+fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: Option<&UnderTest>) {
     let printed = match format {
         Format::Json => print_json(endpoints),
         Format::Text => print(&endpoints.exports()),
@@ -152,11 +196,15 @@ fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: bool)
     if let Err(error) = printed {
         tell(&format!("trysquare: {:#}", error.cause));
     }
-    let with = if controller { "a node autoscaler" } else { "no node autoscaler (--controller runs ours)" };
+    let with = match controller {
+        None => "no node autoscaler (--controller runs ours)".to_owned(),
+        Some(UnderTest::Ours) => "a node autoscaler".to_owned(),
+        Some(other) => format!("the node autoscaler {other}"),
+    };
     let pace = if speed == 1 { String::new() } else { format!(", {speed} times as fast as real time") };
     tell(&format!(
         "trysquare: Kubernetes {} at {}, EC2 and SQS at {}, {with}{pace}",
-        crate::fake_cluster::KUBERNETES_VERSION,
+        crate::account::KUBERNETES_VERSION,
         endpoints.kube_url,
         endpoints.aws_url
     ));

@@ -1,15 +1,18 @@
 //! `trysquare test`: runs scenarios and reports.
 
 use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print, print_json, tell};
-use crate::backend::BackendName;
+use crate::backend::{BackendName, Program, definitions_of};
+use crate::control_plane::Programs;
 use crate::features::{self, Scenario, Selection};
 use crate::report;
-use crate::runner::{self, Progress};
+use crate::runner::{self, ControlPlanes, Progress};
 use crate::scenario::On;
 use crate::steps::Vocabulary;
+use crate::temporary::TemporaryFolder;
+use crate::tied;
 use crate::under_test::UnderTest;
 use crate::verdict::{ScenarioResult, Verdict};
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -49,6 +52,9 @@ pub(crate) struct Arguments {
     /// The seed of every pinned source of randomness.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
+    /// In real time, run scenarios that wait for more than about seven minutes too (@clock).
+    #[arg(long)]
+    long: bool,
     /// Run each scenario twice and compare the whole journals of API requests.
     #[arg(long)]
     twice: bool,
@@ -79,40 +85,45 @@ enum Randomness {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let scenarios = selected(arguments)?;
-    if arguments.backend != BackendName::Embedded || arguments.controller != UnderTest::Ours {
-        let (backend, controller) = (arguments.backend, &arguments.controller);
-        return Err(CliError::backend(anyhow!("{controller} on {backend} is not there yet; only ours on embedded is")));
+    let on = On {
+        backend: arguments.backend,
+        controller: arguments.controller.clone(),
+        environment: arguments.controller_env.iter().cloned().collect(),
+    };
+    let is_virtual = on.is_virtual();
+    if arguments.twice && !is_virtual {
+        return Err(CliError::usage(anyhow!(
+            "--twice compares runs to the byte, which only our controller on the embedded backend can repeat"
+        )));
     }
     if let Some(folder) = &arguments.report {
         report::prepare(folder).map_err(CliError::usage)?;
     }
-    let temporary = match (&arguments.report, arguments.twice) {
-        (None, true) => Some(TemporaryFolder::make().map_err(CliError::backend)?),
-        _ => None,
-    };
+    let needs_folder = !is_virtual || (arguments.twice && arguments.report.is_none());
+    let temporary = needs_folder.then(TemporaryFolder::make).transpose().map_err(CliError::backend)?;
     let options = runner::Options {
-        program: this_program().map_err(CliError::backend)?,
-        on: On {
-            backend: arguments.backend,
-            controller: arguments.controller.clone(),
-            environment: arguments.controller_env.iter().cloned().collect(),
-        },
+        program: tied::this_program().map_err(CliError::backend)?,
+        control_planes: control_planes(&on, temporary.as_ref()).map_err(CliError::backend)?,
+        on,
+        long: arguments.long,
+        logs: arguments.report.as_deref().map(report::logs),
         seed: arguments.seed,
         pinned: arguments.randomness == Randomness::Pinned,
         twice: arguments.twice,
-        jobs: arguments.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from),
+        jobs: arguments.jobs.map_or_else(|| usual_jobs(is_virtual), usize::from),
         journals: arguments
             .report
             .as_deref()
             .map(report::journals)
-            .or(temporary.as_ref().map(|folder| folder.0.clone())),
+            .or(temporary.as_ref().filter(|_| arguments.twice).map(|folder| folder.path().to_owned())),
     };
     #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
     let started = std::time::Instant::now();
     #[allow(clippy::disallowed_methods)] // The report says when it was made, outside every simulation.
     let started_at = jiff::Timestamp::now();
     let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
-    interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.0.clone())).map_err(CliError::backend)?;
+    interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.path().to_owned()))
+        .map_err(CliError::backend)?;
     let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
     progress.bar.finish_and_clear();
     let command = std::env::args().skip(1).collect();
@@ -172,38 +183,28 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// This program's file, as it was when it started: a build meanwhile may have put another in its place.
-fn this_program() -> anyhow::Result<PathBuf> {
-    let own = PathBuf::from("/proc/self/exe");
-    if own.exists() { Ok(own) } else { std::env::current_exe().context("cannot find this program's own file") }
+/// How many scenarios run at a time: in virtual time each keeps a core busy, in real time most of them wait.
+fn usual_jobs(is_virtual: bool) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if is_virtual { cores } else { 3 * cores }
 }
 
-/// A folder that goes with its owner.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn make() -> anyhow::Result<Self> {
-        let base = std::env::temp_dir();
-        for attempt in 0.. {
-            let path = base.join(format!("trysquare-{}-{attempt}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                // Left by a process of the same number.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                made => {
-                    return made
-                        .map(|()| Self(path.clone()))
-                        .with_context(|| format!("cannot make the folder {}", path.display()));
-                }
-            }
-        }
-        unreachable!("some number is free")
+/// What control planes are made of, where the backend has them. All programs that will be needed are looked for now.
+fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<Option<ControlPlanes>> {
+    match on.backend {
+        BackendName::Embedded if on.is_virtual() => return Ok(None),
+        BackendName::Embedded | BackendName::Apiserver => {}
+        other => return Err(anyhow!("the backend {other} is not there yet; embedded and apiserver are")),
     }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    if let UnderTest::Program(path) = &on.controller
+        && !path.is_file()
+    {
+        return Err(anyhow!("--controller {}: there is no such file", path.display()));
     }
+    Program::of(&on.controller)?;
+    let (BackendName::Apiserver, Some(folder)) = (on.backend, folder) else { return Ok(None) };
+    let definitions = definitions_of(&on.controller)?;
+    Ok(Some(ControlPlanes { programs: Programs::find()?, definitions, folder: folder.path().to_owned() }))
 }
 
 /// A bar on a terminal, a line per scenario elsewhere.

@@ -1,9 +1,9 @@
 //! The kubelets of all instances: reads what the controller wrote as user data, boots, joins the cluster if it may, and
 //! runs and ends the pods bound to it. Every backend but EKS uses it.
 //!
-//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: no heartbeats (a
-//! kubelet that stops is reported `Unknown` after the grace period the node lifecycle controller would give it), no images
-//! (a container starts after a fixed time), no probes (a started container is ready). A container runs until it is stopped,
+//! One task plays all kubelets. A wrong bootstrap means a node that never joins, as in life. Simplified: heartbeats only
+//! where somebody looks for them ([`Pace::heartbeat`]), no images (a container starts after a fixed time), no probes (a
+//! started container is ready). A container runs until it is stopped,
 //! unless its command is `sleep` and a number of seconds.
 
 mod node;
@@ -15,6 +15,7 @@ use anyhow::Context;
 use controller_clock::Clock;
 use futures::StreamExt;
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
@@ -26,16 +27,51 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// From launch to registration: an AL2023 image on a current type takes about half a minute.
-const BOOT_SHORTEST: Duration = Duration::from_secs(20);
-/// The slowest boot.
-const BOOT_LONGEST: Duration = Duration::from_secs(45);
-/// From registration to Ready: the network plugin's start.
-const READY_AFTER: Duration = Duration::from_secs(3);
-/// From binding to running containers, the image being there.
-const POD_START: Duration = Duration::from_secs(2);
-/// How long a container takes to stop when asked, after a `preStop` sleep if it has one.
-const POD_STOP: Duration = Duration::from_secs(1);
+/// How fast kubelets are.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// From launch to registration at the shortest.
+    pub boot_shortest: Duration,
+    /// The slowest boot.
+    pub boot_longest: Duration,
+    /// From registration to Ready: the network plugin's start.
+    pub ready_after: Duration,
+    /// From binding to running containers, the image being there.
+    pub pod_start: Duration,
+    /// How long a container takes to stop when asked, after a `preStop` sleep if it has one.
+    pub pod_stop: Duration,
+    /// How often a kubelet renews its Lease. `None`: never; whoever dies is reported by the kubelets' task itself, after the
+    /// grace period that a node lifecycle controller would give it.
+    pub heartbeat: Option<Duration>,
+}
+
+impl Default for Pace {
+    /// As in life: an AL2023 image on a current type takes about half a minute.
+    fn default() -> Self {
+        Self {
+            boot_shortest: Duration::from_secs(20),
+            boot_longest: Duration::from_secs(45),
+            ready_after: Duration::from_secs(3),
+            pod_start: Duration::from_secs(2),
+            pod_stop: Duration::from_secs(1),
+            heartbeat: None,
+        }
+    }
+}
+
+impl Pace {
+    /// For those who wait in real time.
+    pub fn quick() -> Self {
+        Self {
+            boot_shortest: Duration::from_secs(3),
+            boot_longest: Duration::from_secs(5),
+            ready_after: Duration::from_secs(1),
+            pod_start: Duration::from_secs(1),
+            ..Self::default()
+        }
+    }
+}
+
 /// How soon a request that failed is sent again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a kubelet that is not admitted tries again.
@@ -109,6 +145,7 @@ pub struct Kubelets {
     clock: Clock,
     cluster: Cluster,
     seed: u64,
+    pace: Pace,
     recorder: Recorder,
     nodes: BTreeMap<String, Kubelet>,
     pods: BTreeMap<String, PodState>,
@@ -143,6 +180,7 @@ enum Due {
     Ended { pod: String, uid: String },
     Stopped { pod: String, uid: String },
     Unknown { node: String },
+    Heartbeat { node: String },
 }
 
 impl Kubelets {
@@ -153,10 +191,11 @@ impl Kubelets {
         clock: Clock,
         cluster: Cluster,
         seed: u64,
+        pace: Pace,
         recorder: Recorder,
     ) -> Self {
         let (nodes, pods, due) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { kube, machines, clock, cluster, seed, recorder, nodes, pods, due, next_timer: 0 }
+        Self { kube, machines, clock, cluster, seed, pace, recorder, nodes, pods, due, next_timer: 0 }
     }
 
     /// Plays the kubelets until dropped.
@@ -211,7 +250,10 @@ impl Kubelets {
             if let Some(Kubelet::Joined { node }) = self.nodes.remove(&id) {
                 self.recorder.tell("kubelet", format_args!("{node}: its instance {id} no longer runs"));
                 self.pods.retain(|_, pod| pod.node != node);
-                self.after(NODE_MONITOR_GRACE_PERIOD, Due::Unknown { node });
+                // A node lifecycle controller that sees no heartbeats any more says so itself.
+                if self.pace.heartbeat.is_none() {
+                    self.after(NODE_MONITOR_GRACE_PERIOD, Due::Unknown { node });
+                }
             }
         }
         for (id, machine) in machines {
@@ -229,8 +271,8 @@ impl Kubelets {
     fn boot_time(&self, instance: &str) -> Duration {
         let digest = Sha256::digest(format!("boot|{}|{instance}", self.seed));
         let random = u64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"));
-        let range_ms = (BOOT_LONGEST - BOOT_SHORTEST).as_millis() as u64;
-        BOOT_SHORTEST + Duration::from_millis(random % (range_ms + 1))
+        let range_ms = (self.pace.boot_longest - self.pace.boot_shortest).as_millis() as u64;
+        self.pace.boot_shortest + Duration::from_millis(random % (range_ms + 1))
     }
 
     async fn carry_out(&mut self, due: Due) -> anyhow::Result<()> {
@@ -238,6 +280,7 @@ impl Kubelets {
             Due::Join { instance } => self.join(&instance).await,
             Due::Ready { node } => self.set_ready(&node, node::READY, "").await,
             Due::Unknown { node } => self.set_ready(&node, node::UNKNOWN, "Kubelet stopped posting node status.").await,
+            Due::Heartbeat { node } => self.heartbeat(node).await,
             Due::Start { pod, uid } => self.start_pod(&pod, &uid).await,
             Due::Ended { pod, uid } => self.end_pod(&pod, &uid).await,
             Due::Stopped { pod, uid } => self.remove_pod(&pod, &uid).await,
@@ -271,7 +314,10 @@ impl Kubelets {
         }
         self.recorder.tell("kubelet", format_args!("{name} registered ({}, {})", machine.instance_type, machine.zone));
         self.nodes.insert(instance.to_owned(), Kubelet::Joined { node: name.clone() });
-        self.after(READY_AFTER, Due::Ready { node: name });
+        self.after(self.pace.ready_after, Due::Ready { node: name.clone() });
+        if self.pace.heartbeat.is_some() {
+            self.after(Duration::ZERO, Due::Heartbeat { node: name });
+        }
         Ok(())
     }
 
@@ -295,6 +341,27 @@ impl Kubelets {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(error).with_context(|| format!("status of node {name}")),
         }
+    }
+
+    /// Renews the node's Lease, which tells a node lifecycle controller that the kubelet lives.
+    async fn heartbeat(&mut self, node: String) -> anyhow::Result<()> {
+        let Some(interval) = self.pace.heartbeat.filter(|_| self.is_joined(&node)) else { return Ok(()) };
+        let lease = serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": node, "namespace": "kube-node-lease"},
+            "spec": {
+                "holderIdentity": node,
+                "leaseDurationSeconds": 40,
+                "renewTime": self.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+            },
+        });
+        let api = Api::<Lease>::namespaced(self.kube.clone(), "kube-node-lease");
+        api.patch(&node, &PatchParams::apply("kubelet").force(), &Patch::Apply(lease))
+            .await
+            .with_context(|| format!("lease of node {node}"))?;
+        self.after(interval, Due::Heartbeat { node });
+        Ok(())
     }
 
     fn is_joined(&self, node: &str) -> bool {

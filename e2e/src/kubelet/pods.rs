@@ -1,6 +1,6 @@
 //! Running and ending pods.
 
-use super::{Due, Kubelets, POD_START, POD_STOP, PodState};
+use super::{Due, Kubelets, PodState};
 use anyhow::Context;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -20,7 +20,7 @@ fn has_ended(pod: &Pod) -> bool {
 
 /// How long the pod's containers take to stop: the longest `preStop` sleep and a moment more, but never longer than the
 /// grace period, after which they are killed.
-fn stop_time(pod: &Pod) -> Duration {
+fn stop_time(pod: &Pod, pod_stop: Duration) -> Duration {
     let grace = pod
         .metadata
         .deletion_grace_period_seconds
@@ -29,7 +29,7 @@ fn stop_time(pod: &Pod) -> Duration {
         container.lifecycle.as_ref()?.pre_stop.as_ref()?.sleep.as_ref().map(|sleep| sleep.seconds)
     };
     let longest = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(sleep).max().unwrap_or_default();
-    (POD_STOP + Duration::from_secs(longest.max(0) as u64)).min(grace)
+    (pod_stop + Duration::from_secs(longest.max(0) as u64)).min(grace)
 }
 
 /// How long the containers of a pod that is not restarted run: a command `sleep` tells it. Others run until they are stopped.
@@ -57,10 +57,10 @@ impl Kubelets {
         let stopping = pod.metadata.deletion_timestamp.is_some();
         match (known, stopping) {
             (None, false) if !has_ended(pod) => {
-                self.after(POD_START, Due::Start { pod: key.clone(), uid: uid.clone() })
+                self.after(self.pace.pod_start, Due::Start { pod: key.clone(), uid: uid.clone() })
             }
             (None | Some(PodState { stopping: false, .. }), true) => {
-                self.after(stop_time(pod), Due::Stopped { pod: key.clone(), uid: uid.clone() });
+                self.after(stop_time(pod, self.pace.pod_stop), Due::Stopped { pod: key.clone(), uid: uid.clone() });
             }
             _ => {}
         }

@@ -133,6 +133,11 @@ pub fn journals(folder: &Path) -> PathBuf {
     folder.join("journals")
 }
 
+/// The folder of processes' logs in a report's folder.
+pub fn logs(folder: &Path) -> PathBuf {
+    folder.join("logs")
+}
+
 /// Makes the folder of a report and tries to write there, so that a long run does not end without its report. What an
 /// earlier run left goes: an interrupted run must not be read as the one before.
 pub fn prepare(folder: &Path) -> anyhow::Result<()> {

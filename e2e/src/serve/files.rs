@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The first line of a file of variables, before the number of the process.
 const MARK: &str = "# trysquare serve, process ";
 
+/// What kubeconfigs of servers hold, with fake-kube and with a genuine control plane.
+const KUBECONFIG_MARKS: [&str; 2] = ["\"current-context\": \"fake-kube\"", "\"current-context\": \"trysquare\""];
+
 /// Where everything is, once it is served.
 #[derive(Clone, Debug, Serialize)]
 pub struct Endpoints {
@@ -77,10 +80,10 @@ impl Files {
         };
         endpoints.kubeconfig = path.clone();
         let mut files = Self { endpoints, written: Vec::new() };
-        files.put(&path, kubeconfig, "\"current-context\": \"fake-kube\"")?;
+        files.put(&path, kubeconfig, &KUBECONFIG_MARKS)?;
         if let Some(path) = &options.environment_file {
             let exports = format!("{MARK}{}\n{}", std::process::id(), files.endpoints.exports());
-            files.put(path, &exports, MARK)?;
+            files.put(path, &exports, &[MARK])?;
         }
         Ok(files)
     }
@@ -91,10 +94,10 @@ impl Files {
 
     /// Writes a file that goes at the end. One that is there already is only replaced if it carries the mark of those that a
     /// server wrote which could not remove them.
-    fn put(&mut self, path: &Path, content: &str, mark: &str) -> anyhow::Result<()> {
+    fn put(&mut self, path: &Path, content: &str, marks: &[&str]) -> anyhow::Result<()> {
         if fs::symlink_metadata(path).is_ok() {
             let there = fs::read_to_string(path).unwrap_or_default();
-            if !there.contains(mark) {
+            if !marks.iter().any(|mark| there.contains(mark)) {
                 bail!(
                     "{} is there already, and would be removed at the end; name a file that is not there",
                     path.display()

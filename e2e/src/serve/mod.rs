@@ -1,27 +1,27 @@
-//! The embedded pair for people: fake-kube with TLS and fake-ec2 on sockets, kubelets for every instance, and our controller
-//! beside them if asked for, in real time or faster.
+//! A cluster for people: fake-kube with TLS or a genuine control plane, fake-ec2, kubelets for every instance, and a controller
+//! beside them if asked for, in real time or, all of it in one process, faster.
 //!
-//! Reading order: [`run`] (the sequence), [`pace`] (time that passes faster), [`files`] (what a shell is told).
+//! Reading order: [`run`] (the sequence), [`cluster`] (what is served), [`pace`] (time that passes faster), [`files`] (what a
+//! shell is told).
 
+mod cluster;
 mod files;
 mod pace;
 
 pub use files::Endpoints;
 
-use crate::backend::CONTROLLER;
-use crate::fake_cluster::{self, FakeCluster, aws_call, kube_call};
-use crate::recorder::{Call, Recorder};
-use crate::story;
+use crate::backend::{BackendName, CONTROLLER, Process, Program, process_environment};
+use crate::fake_cluster;
+use crate::recorder::Recorder;
+use crate::temporary::TemporaryFolder;
 use crate::things::manifests;
+use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow, bail};
+use cluster::{Cluster, Kind};
 use controller::RunHandles;
 use controller_clock::Clock;
 use fake_ec2::SocketOptions;
-use fake_kube::ServingCertificate;
 use files::Files;
-use http::HeaderValue;
-use http::header::USER_AGENT;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -39,8 +39,10 @@ const GOODBYE: Duration = Duration::from_secs(3);
 /// What is served, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether our controller runs beside the fakes.
-    pub controller: bool,
+    /// The API server.
+    pub backend: BackendName,
+    /// The controller that runs in the cluster, if any.
+    pub controller: Option<UnderTest>,
     /// A manifest, or a folder of them, that is applied at the start.
     pub manifests: Option<PathBuf>,
     /// The AWS region.
@@ -87,31 +89,10 @@ pub async fn run(
     }
     let clock = options.clock();
     recorder.set_clock(clock.clone());
-    let (kube_listener, ec2_listener) = listen(&options).await?;
-    let (kube_address, ec2_address) = (kube_listener.local_addr()?, ec2_listener.local_addr()?);
-    let host = reachable(options.address).to_string();
-    let certificate = ServingCertificate::generate(&["localhost", &host, "127.0.0.1", "::1"], clock.now())
-        .context("making the API server's certificate")?;
-    let url = format!("https://{}", SocketAddr::new(reachable(options.address), kube_address.port()));
-    let authority = files::base64(certificate.certificate_authority_pem());
-    let cluster = FakeCluster::new(fake_cluster::Options {
-        clock: clock.clone(),
-        seed: options.seed,
-        region: options.region.clone(),
-        families: Vec::new(),
-        served: Some((url.clone(), authority.clone())),
-        journal_entries: 0,
-    });
-    tell_writes(&cluster, &recorder, options.tell_everything);
-    let mut parts = cluster.start(&recorder)?;
-    let kubeconfig = certificate.kubeconfig(&url);
-    let kube = cluster.kube.clone();
-    parts.spawn_local(async move { Ok(kube.serve(kube_listener, &certificate).await?) });
-    let ec2 = cluster.ec2.clone();
-    let bounds = ec2_bounds(options.speed);
-    parts.spawn_local(async move { Ok(ec2.serve_with(ec2_listener, bounds).await?) });
+    let folder = TemporaryFolder::make()?;
+    let (cluster, mut parts) = Cluster::start(&options, &clock, &recorder, folder.path()).await?;
     if let Some(path) = &options.manifests {
-        let client = cluster.client("trysquare");
+        let client = cluster.client().await?;
         match path.is_dir() {
             true => manifests::apply_folder(&client, path).await?,
             false => manifests::apply_file(&client, path).await?,
@@ -120,27 +101,43 @@ pub async fn run(
     let goodbye = CancellationToken::new();
     let mut controller = JoinSet::new();
     let mut metrics_url = None;
-    if options.controller {
-        let client = client_of(&kubeconfig, CONTROLLER).await?;
-        let environment = cluster.controller_environment();
-        let mut settings = fake_cluster::controller_settings(&environment, "karpenter-0")?;
-        let metrics = TcpListener::bind((options.address, 0)).await?.local_addr()?;
-        settings.metrics_address = Some(metrics);
-        let metrics_host = SocketAddr::new(reachable(options.address), metrics.port());
-        metrics_url = Some(format!("http://{metrics_host}/metrics"));
-        let clients = cluster.aws_clients().await?;
-        let handles = RunHandles::default();
-        let run = controller::run_with(settings, client, clients, clock.clone(), goodbye.clone(), handles);
-        controller.spawn_local(run);
+    if let Some(under_test) = &options.controller {
+        let [metrics_port, health_port] = cluster::controller_ports()?;
+        let metrics = SocketAddr::new(options.address, metrics_port);
+        match &cluster.kind {
+            Kind::Fake(fake) if *under_test == UnderTest::Ours => {
+                let client = cluster::client_of(&cluster.controller_kubeconfig, CONTROLLER).await?;
+                let environment = fake.account.controller_environment();
+                let mut settings = fake_cluster::controller_settings(&environment, "karpenter-0")?;
+                settings.metrics_address = Some(metrics);
+                let clients = fake.aws_clients().await?;
+                let handles = RunHandles::default();
+                let run = controller::run_with(settings, client, clients, clock.clone(), goodbye.clone(), handles);
+                controller.spawn_local(run);
+            }
+            kind => {
+                let kubeconfig = folder.path().join("controller.kubeconfig");
+                std::fs::write(&kubeconfig, &cluster.controller_kubeconfig)?;
+                let mut environment = kind.account().controller_environment();
+                environment.extend(process_environment(&cluster.aws_url, &options.region));
+                environment.insert("KUBECONFIG".into(), kubeconfig.display().to_string());
+                environment.insert("METRICS_PORT".into(), metrics_port.to_string());
+                environment.insert("HEALTH_PROBE_PORT".into(), health_port.to_string());
+                let log = folder.path().join("controller.log");
+                let process = Process::start(&Program::of(under_test)?, &environment, log, &recorder).await?;
+                controller.spawn_local(process.until(goodbye.clone(), GOODBYE));
+            }
+        }
+        metrics_url = Some(format!("http://{}/metrics", SocketAddr::new(reachable(options.address), metrics_port)));
     }
     let endpoints = Endpoints {
-        kube_url: url,
-        aws_url: format!("http://{}", SocketAddr::new(reachable(options.address), ec2_address.port())),
+        kube_url: cluster.url.clone(),
+        aws_url: cluster.aws_url.clone(),
         region: options.region.clone(),
         metrics_url,
         kubeconfig: PathBuf::new(),
     };
-    let files = Files::write(&options, endpoints, &kubeconfig, kube_address.port())?;
+    let files = Files::write(&options, endpoints, &cluster.kubeconfig, cluster.port)?;
     ready(files.endpoints());
     let outcome = tokio::select! {
         biased;
@@ -160,14 +157,6 @@ fn why(what: &str, ended: Result<anyhow::Result<()>, tokio::task::JoinError>) ->
         Ok(Err(error)) => error.context(format!("{what} ended")),
         Err(error) => anyhow!("{what} failed: {error}"),
     }
-}
-
-/// A client of the API server over its socket, as any program with this kubeconfig has one.
-async fn client_of(kubeconfig: &str, user_agent: &'static str) -> anyhow::Result<kube::Client> {
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
-    Ok(kube::Client::try_from(config)?)
 }
 
 /// Where a client on this machine reaches what listens on this address.
@@ -212,29 +201,6 @@ fn ec2_bounds(speed: u32) -> SocketOptions {
         answer_timeout: usual.answer_timeout * speed,
         ..usual
     }
-}
-
-/// Tells what changes on both wires, as a failed scenario's timeline does: all of it, or without what comes once for every
-/// pod, which kubectl shows better.
-fn tell_writes(cluster: &FakeCluster, recorder: &Recorder, everything: bool) {
-    let tell = |recorder: &Recorder, call: &Call| {
-        if let Some((source, line)) = story::line(call) {
-            recorder.tell(source, line);
-        }
-    };
-    let record = recorder.clone();
-    cluster.kube.observe(Box::new(move |entry| {
-        // Reads are never told, and their answers may be large.
-        if matches!(entry.verb, "get" | "list" | "watch") {
-            return;
-        }
-        let per_pod = matches!(story::resource(&entry.path).as_str(), "events" | "pods" | "pods/binding");
-        if everything || !per_pod {
-            tell(&record, &kube_call(entry));
-        }
-    }));
-    let record = recorder.clone();
-    cluster.ec2.cloud().observe(Box::new(move |entry| tell(&record, &aws_call(entry))));
 }
 
 /// Checks that a region is one of the catalogue.

@@ -69,7 +69,7 @@ async fn apply_objects(kube: &kube::Client, path: &Path) -> anyhow::Result<usize
     apply_text(kube, &text).await.with_context(|| format!("manifest {}", path.display()))
 }
 
-async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<usize> {
+pub(crate) async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Result<usize> {
     let mut objects = 0;
     for document in serde_yaml_ng::Deserializer::from_str(text) {
         // Through YAML's own values: they refuse a key that stands twice, of which JSON's would keep the last.
@@ -92,7 +92,7 @@ async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<Dyn
     let (resource, capabilities) = kube::discovery::pinned_kind(kube, &kind).await.map_err(|error| match error {
         kube::Error::Discovery(_) => no_matches(),
         // Not even the group is known.
-        kube::Error::Api(status) if status.is_not_found() => no_matches(),
+        kube::Error::Api(status) if status.code == 404 => no_matches(),
         other => other.into(),
     })?;
     let api: Api<DynamicObject> = match capabilities.scope {
