@@ -1,5 +1,5 @@
-//! The corpus of valid and invalid NodePools, NodeClaims and EC2NodeClasses (`fake-kube/contract/definitions`), sent to
-//! every server under every set of definitions: the same verdict, in the same words, and the same object stored.
+//! The corpus of valid and invalid objects of Karpenter's kinds (`fake-kube/contract/definitions`), sent to every server
+//! under every set of definitions: the same verdict, in the same words, and the same object stored.
 //!
 //! Each answer is compared with what the corpus says, and with the first server's whole answer. Nothing but ids, times and
 //! revisions is masked; causes are compared without their order, which the genuine server draws from a Go map.
@@ -15,10 +15,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-const CORPORA: [&str; 3] = [
+const CORPORA: [&str; 5] = [
     include_str!("../../../fake-kube/contract/definitions/nodepools.yaml"),
     include_str!("../../../fake-kube/contract/definitions/nodeclaims.yaml"),
     include_str!("../../../fake-kube/contract/definitions/ec2nodeclasses.yaml"),
+    include_str!("../../../fake-kube/contract/definitions/nodeoverlays.yaml"),
+    include_str!("../../../fake-kube/contract/definitions/capacitybuffers.yaml"),
 ];
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -53,11 +55,13 @@ pub async fn section(servers: &[Server], upstream: Option<&Path>) -> anyhow::Res
                 .await
                 .with_context(|| format!("definitions on {}", server.name))?;
         }
-        for corpus in &corpora {
+        let ours = *set == Definitions::Ours;
+        for corpus in corpora.iter().filter(|corpus| !ours || corpus.upstream_only.is_none()) {
             compare(corpus, *set, servers, &mut section).await?;
         }
     }
     for server in servers {
+        remove(server, &corpora).await?;
         install(server, &ours, None).await.with_context(|| format!("definitions on {}", server.name))?;
     }
     Ok(section)
@@ -70,6 +74,9 @@ pub async fn section(servers: &[Server], upstream: Option<&Path>) -> anyhow::Res
 struct Corpus {
     kind: String,
     resource: Resource,
+    /// Why our definitions have no such kind.
+    #[serde(default)]
+    upstream_only: Option<String>,
     texts: BTreeMap<String, String>,
     base: Value,
     rules: Vec<Rule>,
@@ -81,6 +88,8 @@ struct Resource {
     group: String,
     version: String,
     plural: String,
+    #[serde(default)]
+    namespaced: bool,
 }
 
 #[derive(Deserialize)]
@@ -220,7 +229,9 @@ impl Case {
 
 impl Corpus {
     fn path(&self) -> String {
-        format!("/apis/{}/{}/{}", self.resource.group, self.resource.version, self.resource.plural)
+        let Resource { group, version, plural, namespaced } = &self.resource;
+        let namespace = if *namespaced { "namespaces/default/" } else { "" };
+        format!("/apis/{group}/{version}/{namespace}{plural}")
     }
 
     /// The object that a value of a rule makes.
@@ -508,6 +519,17 @@ async fn install(server: &Server, definitions: &[Value], set: Option<Definitions
     Ok(())
 }
 
+/// Takes away the definitions that ours do not replace.
+async fn remove(server: &Server, corpora: &[Corpus]) -> anyhow::Result<()> {
+    for corpus in corpora.iter().filter(|corpus| corpus.upstream_only.is_some()) {
+        let path = format!("{DEFINITIONS}/{}.{}", corpus.resource.plural, corpus.resource.group);
+        if server.ask(Method::GET, &path, None).await?.accepted() {
+            server.must(Method::DELETE, &path, None).await?;
+        }
+    }
+    Ok(())
+}
+
 // The comparison.
 
 async fn compare(corpus: &Corpus, set: Definitions, servers: &[Server], section: &mut Section) -> anyhow::Result<()> {
@@ -673,6 +695,77 @@ mod tests {
     fn told(section: &Section) -> String {
         let faults = section.differences.iter().filter(|difference| difference.reason.is_none());
         faults.map(|difference| format!("{}\n  {}\n", difference.case, difference.found)).collect()
+    }
+
+    /// What a node of a schema refuses: a field as cases name it, and a part of the cause's text.
+    fn refusals(path: &str, schema: &Value, found: &mut Vec<(String, String)>) {
+        let mut add = |path: &str, text: &str| found.push((path.to_owned(), text.to_owned()));
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            add(path, rule["message"].as_str().unwrap());
+        }
+        for (keyword, text) in [
+            ("pattern", "in body should match"),
+            ("enum", "Unsupported value: "),
+            ("minimum", "should be greater than or equal to"),
+            ("maximum", "should be less than or equal to"),
+            ("maxLength", "Too long: "),
+            ("minLength", "should be at least"),
+            ("maxItems", "Too many: "),
+            ("maxProperties", "Too many: "),
+            ("minItems", "should have at least"),
+            ("type", "in body must be of type"),
+        ] {
+            // Bounds of texts that stand on a list do nothing (core spec §1.2.6).
+            let idle = schema["type"] == "array" && matches!(keyword, "pattern" | "maxLength");
+            if schema.get(keyword).is_some() && !idle && !path.is_empty() {
+                add(path, text);
+            }
+        }
+        let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        for name in schema["required"].as_array().into_iter().flatten() {
+            add(&below(name.as_str().unwrap()), "Required value");
+        }
+        let known = |name: &&String| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") || !path.is_empty();
+        for (name, property) in schema["properties"].as_object().into_iter().flatten().filter(|(name, _)| known(name)) {
+            refusals(&below(name), property, found);
+        }
+        if schema["items"].is_object() {
+            refusals(&format!("{path}[]"), &schema["items"], found);
+        }
+        if schema["additionalProperties"].is_object() {
+            refusals(&format!("{path}.*"), &schema["additionalProperties"], found);
+        }
+    }
+
+    /// Whether a field of a cause is what a path with `[]` for any item and `*` for any key stands for.
+    fn stands_for(path: &str, field: &str) -> bool {
+        let pattern = regex::escape(path).replace(r"\[\]", r"\[\d+\]").replace(r"\*", ".+");
+        regex::Regex::new(&format!("^{pattern}$")).unwrap().is_match(field)
+    }
+
+    #[test]
+    fn whatever_our_definitions_refuse_is_refused_in_a_case() {
+        let corpora = corpora().unwrap();
+        let mut missing = Vec::new();
+        for definition in controller_api::crds() {
+            let corpus = corpora.iter().find(|corpus| corpus.kind == definition.spec.names.kind).unwrap();
+            let mut causes = Vec::new();
+            for rule in &corpus.rules {
+                for case in rule.cases() {
+                    causes.extend(case.expected.causes.iter().map(|cause| corpus.cause(rule, &case, cause)));
+                }
+            }
+            let schema = serde_json::to_value(&definition.spec.versions[0].schema).unwrap();
+            let mut wanted = Vec::new();
+            refusals("", &schema["openAPIV3Schema"], &mut wanted);
+            assert!(wanted.len() > 90, "{}", wanted.len());
+            let by_field: Vec<(&str, &str)> = causes.iter().filter_map(|cause| cause.split_once(": ")).collect();
+            missing.extend(wanted.into_iter().filter_map(|(path, text)| {
+                let refused = by_field.iter().any(|(field, cause)| cause.contains(&text) && stands_for(&path, field));
+                (!refused).then(|| format!("{}: {path}: {text}\n", corpus.kind))
+            }));
+        }
+        assert!(missing.is_empty(), "no case is refused with\n{}", missing.concat());
     }
 
     #[tokio::test(start_paused = true)]
