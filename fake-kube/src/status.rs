@@ -18,6 +18,8 @@ pub struct Status {
     pub message: String,
     /// What the refusal is about.
     pub details: Option<Box<Details>>,
+    /// Warnings that go with the refusal, outside of it.
+    pub warnings: Vec<String>,
 }
 
 /// The object a [`Status`] is about, and the single causes of an `Invalid` one.
@@ -51,7 +53,13 @@ pub struct Cause {
 impl Status {
     /// A status without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None }
+        Self { code, reason: reason.into(), message: message.into(), details: None, warnings: Vec::new() }
+    }
+
+    /// The same refusal with what was found before it.
+    pub(crate) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.warnings.extend_from_slice(warnings);
+        self
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {

@@ -115,7 +115,6 @@ impl State {
                 findings.unknown.extend(inner.unknown.into_iter().map(|path| format!("metadata.{path}")));
             }
             schema::decode::prune(&kind.schema, object, &mut findings);
-            schema::decode::whole_numbers(object);
         } else {
             schema::decode::builtin(&kind.schema, object, &mut findings).map_err(refuse)?;
         }
@@ -173,6 +172,18 @@ impl State {
     ) -> Result<Written, Status> {
         check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
+        let created = self.create_decoded(kind, namespace, object, options);
+        let object = created.map_err(|refused| refused.with_warnings(&warnings))?;
+        Ok(Written { object, warnings, created: true })
+    }
+
+    fn create_decoded(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Arc<Stored>, Status> {
         let name = self.prepare_metadata(kind, namespace, &mut object)?;
         if kind.namespaced {
             self.check_namespace(kind, namespace, &name)?;
@@ -191,6 +202,9 @@ impl State {
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
         }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut object);
+        }
         if self.store.table(kind.table).get(namespace, &name).is_some() {
             return Err(Status::already_exists(kind, &name));
         }
@@ -200,8 +214,7 @@ impl State {
         if options.names_manager && object["metadata"]["managedFields"].is_null() {
             managed_fields::created(kind, &mut object, options, &self.timestamp());
         }
-        let object = self.insert(kind, namespace, &name, object, options.dry_run)?;
-        Ok(Written { object, warnings, created: true })
+        self.insert(kind, namespace, &name, object, options.dry_run)
     }
 
     /// Puts a complete new object and lets its consequences happen.
@@ -314,7 +327,8 @@ impl State {
                 [FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update")];
             return Err(Status::invalid(kind, name, &errors));
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -345,7 +359,8 @@ impl State {
                 object["metadata"]["name"].as_str().unwrap_or_default()
             )));
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -401,7 +416,8 @@ impl State {
         if let Some(version) = applied["metadata"].get("resourceVersion").filter(|version| !version.is_null()) {
             object["metadata"]["resourceVersion"] = version.clone();
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -430,6 +446,9 @@ impl State {
         errors.extend(self.validate(kind, &new, Some(&old.value), part));
         if !errors.is_empty() {
             return Err(Status::invalid(kind, name, &errors));
+        }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut new);
         }
         if kind.generation && part != Part::Status && spec_differs(kind, &old.value, &new) {
             let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
