@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/trysquare/targ
 TRYSQUARE = $(CARGO_TARGET_DIR)/debug/trysquare
 
 ##@ Using it
-.PHONY: demo test e2e build
+.PHONY: demo test e2e conformance build
 demo: build ## Build, run the @essential scenarios on the embedded backend, print the results
 	$(TRYSQUARE) test --tags @essential
 
@@ -18,6 +18,9 @@ test: first-build ## Every test: units, contracts, scenarios (no cluster, no acc
 
 e2e: build ## Every scenario on the embedded backend
 	$(TRYSQUARE) test
+
+conformance: build ## The conformance report of our controller on the embedded backend, into target/conformance
+	$(TRYSQUARE) conformance --report target/conformance
 
 build: first-build ## The programs: trysquare, and fake-ec2 for use without a cluster
 	cargo build --package e2e --package fake-ec2 --bin trysquare --bin fake-ec2
@@ -63,7 +66,11 @@ quiet-day: build ## A virtual day without changes, with an interruption at its e
 	$(TRYSQUARE) test --tags @quiet-day --calls
 
 ##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
-.PHONY: tools
+.PHONY: tools apiserver
+apiserver: build ## The @essential scenarios with our controller on a genuine control plane, in real time
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager
+	$(TRYSQUARE) test --backend apiserver --tags @essential
+
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
@@ -87,7 +94,7 @@ report-test: build ## report.html against report.json, in a browser
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test kubectl-test clients-test report-test guide apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

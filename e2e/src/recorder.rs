@@ -133,6 +133,8 @@ struct Record {
     terminations: Vec<String>,
     /// Who wrote an identity into a lease, by the identity.
     holders: BTreeMap<String, String>,
+    /// Who wrote anything to the API server.
+    callers: BTreeSet<String>,
 }
 
 impl Recorder {
@@ -231,6 +233,11 @@ impl Recorder {
         self.record().writers.get(object).cloned().unwrap_or_default()
     }
 
+    /// Whether a client whose name begins like this has written anything to the API server.
+    pub fn has_written(&self, caller: &str) -> bool {
+        self.record().callers.range(caller.to_owned()..).next().is_some_and(|first| first.starts_with(caller))
+    }
+
     /// The replica, by its name as a caller, that holds or held the lease under an identity.
     pub fn holder(&self, identity: &str) -> Option<String> {
         self.record().holders.get(identity).cloned()
@@ -276,6 +283,9 @@ impl Record {
             return;
         }
         let verb = call.name.split(' ').next().unwrap_or_default();
+        if matches!(verb, "create" | "patch" | "update" | "delete") && !self.callers.contains(&call.caller) {
+            self.callers.insert(call.caller.clone());
+        }
         if let Some(object) = written_object(verb, call) {
             self.writers.entry(object).or_default().insert(call.caller.clone());
         }

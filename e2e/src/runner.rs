@@ -7,6 +7,7 @@ use crate::backend::keep_log;
 use crate::control_plane::{Access, ControlPlane, Definitions, Programs};
 use crate::features::Scenario;
 use crate::scenario::{On, START, Task};
+use crate::under_test::UnderTest;
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
 use anyhow::Context;
 use std::io::{BufRead, Write};
@@ -35,8 +36,11 @@ const CLOCK: &str = "clock";
 /// The tag of scenarios that wait for days.
 const SLOW: &str = "slow";
 
+/// The tag of scenarios that are about our controller alone.
+const EXTENSION: &str = "extension";
+
 /// What stands as the step of a failure where the process of a scenario told nothing itself.
-const PROCESS: &str = "the scenario's process";
+pub(crate) const PROCESS: &str = "the scenario's process";
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]
@@ -61,6 +65,24 @@ pub struct Options {
     pub logs: Option<PathBuf>,
     /// A folder in which the journals are kept; without one, two runs that differ cannot be told where they do.
     pub journals: Option<PathBuf>,
+}
+
+impl Options {
+    /// Our controller on the embedded backend, one scenario at a time, with everything pinned to seed 1.
+    pub fn usual(program: PathBuf) -> Self {
+        Self {
+            program,
+            on: On::usual(),
+            seed: 1,
+            pinned: true,
+            twice: false,
+            jobs: 1,
+            long: false,
+            control_planes: None,
+            logs: None,
+            journals: None,
+        }
+    }
 }
 
 /// What control planes are made of.
@@ -126,8 +148,8 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     scenarios.get(index).map(|scenario| (index, scenario))
                 } {
-                    let result = if lacks_clock(scenario, options) {
-                        skipped(scenario, options, CLOCK)
+                    let result = if let Some(missing) = missing(scenario, options) {
+                        skipped(scenario, options, missing)
                     } else {
                         match seat.as_mut().map(|seat| seat.as_mut().map(Seat::ready)) {
                             None => run_one(scenario, index, options, None),
@@ -145,10 +167,15 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
     Ok(results.into_inner().expect("all threads have ended").into_iter().flatten().collect())
 }
 
-/// Whether a scenario waits for longer than anybody wants to in real time.
-fn lacks_clock(scenario: &Scenario, options: &Options) -> bool {
+/// What a scenario needs that is not there: a clock that can be set forward, where it waits for longer than anybody wants
+/// to, or a controller that goes beyond upstream's.
+fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     let tagged = |tag: &str| scenario.tags.iter().any(|own| own == tag);
-    !options.on.is_virtual() && (tagged(SLOW) || (tagged(CLOCK) && !options.long))
+    let waits = tagged(SLOW) || (tagged(CLOCK) && !options.long);
+    if waits && !options.on.is_virtual() {
+        return Some(CLOCK);
+    }
+    (tagged(EXTENSION) && options.on.controller == UnderTest::Upstream).then_some(EXTENSION)
 }
 
 fn run_one(scenario: &Scenario, index: usize, options: &Options, control_plane: Option<Access>) -> ScenarioResult {
@@ -357,18 +384,7 @@ mod tests {
         impl Progress for Silent {
             fn ended(&self, _: &ScenarioResult) {}
         }
-        let options = Options {
-            program: "/nowhere/trysquare".into(),
-            on: On::usual(),
-            seed: 1,
-            pinned: true,
-            twice: true,
-            jobs: 2,
-            long: false,
-            control_planes: None,
-            logs: None,
-            journals: None,
-        };
+        let options = Options { twice: true, jobs: 2, ..Options::usual("/nowhere/trysquare".into()) };
         let results = run(&[scenario.clone(), scenario], &options, &Silent).unwrap();
         assert_eq!(results.len(), 2);
         for result in results {

@@ -47,7 +47,7 @@ impl On {
 
     /// Whether it lives in virtual time: only what runs in one process can.
     pub fn is_virtual(&self) -> bool {
-        self.backend == BackendName::Embedded && self.controller == UnderTest::Ours
+        self.backend == BackendName::Embedded && matches!(self.controller, UnderTest::Ours | UnderTest::Nothing)
     }
 }
 

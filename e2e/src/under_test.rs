@@ -1,4 +1,4 @@
-//! The controller under test: ours, upstream's, or any program that takes Karpenter's environment.
+//! The controller under test: ours, upstream's, none at all, or any program that takes Karpenter's environment.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,6 +13,8 @@ pub enum UnderTest {
     Ours,
     /// Upstream Karpenter of the release in `tools/versions`.
     Upstream,
+    /// One that does nothing: the control that scenarios notice it.
+    Nothing,
     /// A program on this machine.
     Program(PathBuf),
 }
@@ -24,10 +26,11 @@ impl FromStr for UnderTest {
         match text {
             "ours" => Ok(Self::Ours),
             "upstream" => Ok(Self::Upstream),
+            "nothing" => Ok(Self::Nothing),
             path if path.contains('/') => Ok(Self::Program(path.into())),
-            other => {
-                Err(format!("{other:?} is no controller: ours, upstream, or a path with a slash, such as ./{other}"))
-            }
+            other => Err(format!(
+                "{other:?} is no controller: ours, upstream, nothing, or a path with a slash, such as ./{other}"
+            )),
         }
     }
 }
@@ -37,6 +40,7 @@ impl fmt::Display for UnderTest {
         match self {
             Self::Ours => formatter.write_str("ours"),
             Self::Upstream => formatter.write_str("upstream"),
+            Self::Nothing => formatter.write_str("nothing"),
             Self::Program(path) => write!(formatter, "{}", path.display()),
         }
     }

@@ -1,7 +1,7 @@
 //! The World of a scenario: a backend, the things that sentences refer to ("the NodeClaim", "the instance"), and the
 //! moments they count from ("the launch", "the notice"). Nothing else is remembered from step to step.
 
-use crate::backend::{Backend, Embedded, RealTime, SLACK, Setting};
+use crate::backend::{Backend, CONTROLLER, Embedded, RealTime, SLACK, Setting};
 use crate::cloud::{Cloud, Instance};
 use crate::eventually::{self, NotInTime, Seen};
 use crate::invariants::Invariants;
@@ -19,6 +19,9 @@ use std::time::Duration;
 /// How long what was begun may take to end after the last step: a drain that a budget holds up takes minutes, garbage
 /// collection looks every two.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20 * 60);
+
+/// How long a controller may take to show that it lives.
+const ALIVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a World is built from.
 pub struct Start {
@@ -77,8 +80,7 @@ impl World {
         let invariants = Invariants::default();
         let Start { setting, seed, families, recorder, .. } = start;
         let backend: Box<dyn Backend> = if setting.on.is_virtual() {
-            let variables = setting.on.environment;
-            Box::new(Embedded::start(seed, families, variables, recorder.clone(), invariants.clone()).await?)
+            Box::new(Embedded::start(setting.on, seed, families, recorder.clone(), invariants.clone()).await?)
         } else {
             Box::new(RealTime::start(setting, seed, families, recorder.clone(), invariants.clone()).await?)
         };
@@ -135,6 +137,11 @@ impl World {
         self.backend.metrics().await
     }
 
+    /// A limit as the backend bears it: where time is real, other programs share the machine.
+    pub fn bearing(&self, limit: Duration) -> Duration {
+        if self.backend.is_real_time() { limit + SLACK } else { limit }
+    }
+
     /// Lets time pass.
     pub async fn pass(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
@@ -147,8 +154,7 @@ impl World {
         limit: Duration,
         look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
-        let slack = if self.backend.is_real_time() { SLACK } else { Duration::ZERO };
-        let outcome = eventually::eventually(expected, limit + slack, look).await;
+        let outcome = eventually::eventually(expected, self.bearing(limit), look).await;
         if let Some(late) = outcome.as_ref().err().and_then(|error| error.downcast_ref::<NotInTime>()) {
             self.observe(&late.last_seen);
         }
@@ -238,6 +244,7 @@ impl World {
     pub async fn finish(mut self) -> anyhow::Result<()> {
         if self.backend.is_controlled() {
             self.settle().await?;
+            self.show_life().await?;
         }
         // The invariants are looked at once a second: what the last step saw has to be seen by them too.
         self.pass(Duration::from_secs(2)).await;
@@ -245,6 +252,15 @@ impl World {
             Some(broken) => Err(anyhow!(broken)),
             None => Ok(()),
         }
+    }
+
+    /// A controller that does nothing must not pass where nothing is what was asked for: it takes its lease, at least.
+    async fn show_life(&self) -> anyhow::Result<()> {
+        self.eventually("the controller takes its lease or writes anything else", ALIVE_WITHIN, async || {
+            let lives = self.recorder.has_written(CONTROLLER);
+            Ok(Seen::when(lives, (), || "it has written nothing to the API server".into()))
+        })
+        .await
     }
 
     /// Once nothing happens any more, what was begun comes to its end: what is deleted goes, every instance of a NodeClaim's

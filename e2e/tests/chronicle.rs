@@ -41,14 +41,7 @@ fn run(scenario: &Scenario) -> ScenarioResult {
     impl Progress for Silent {
         fn ended(&self, _: &ScenarioResult) {}
     }
-    let options = Options {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_trysquare")),
-        seed: 1,
-        pinned: true,
-        twice: false,
-        jobs: 1,
-        journals: None,
-    };
+    let options = Options::usual(PathBuf::from(env!("CARGO_BIN_EXE_trysquare")));
     runner::run(std::slice::from_ref(scenario), &options, &Silent).unwrap().remove(0)
 }
 

@@ -28,14 +28,7 @@ fn check(scenario: &Scenario) -> Result<(), Failed> {
     impl Progress for Silent {
         fn ended(&self, _: &ScenarioResult) {}
     }
-    let options = Options {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_trysquare")),
-        seed: 1,
-        pinned: true,
-        twice: false,
-        jobs: 1,
-        journals: None,
-    };
+    let options = Options::usual(PathBuf::from(env!("CARGO_BIN_EXE_trysquare")));
     let results =
         runner::run(std::slice::from_ref(scenario), &options, &Silent).map_err(|error| format!("{error:#}"))?;
     match results.into_iter().next().map(|result| result.verdict) {

@@ -5,7 +5,7 @@ Feature: What an installation needs
   Scenario: Without the cluster's name the controller ends at once and says which setting is missing
     Given a cluster set up as the guides describe, its controller not yet started
     And environment variable "CLUSTER_NAME" of the controller is not set
-    Then the controller does not start and says "give --cluster-name or CLUSTER_NAME, the name of the EKS cluster"
+    Then the controller does not start and says "cluster-name"
 
   @essential @deployment.crds-first-and-matching
   Scenario: CRDs that are installed after the controller are found

@@ -10,6 +10,8 @@ use crate::cloud::Cloud;
 use crate::fake_cluster::{self, FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::recorder::Recorder;
+use crate::scenario::On;
+use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow};
 use controller::RunHandles;
 use controller_clock::Clock;
@@ -27,6 +29,8 @@ const EPOCH: &str = "2026-01-01T00:00:00Z";
 pub struct Embedded {
     cluster: FakeCluster,
     clock: Clock,
+    /// Whether the controller under test is one that does nothing.
+    idle: bool,
     /// The environment of the controller, as its Deployment would set it.
     environment: BTreeMap<String, String>,
     replicas: BTreeMap<usize, Replica>,
@@ -45,9 +49,9 @@ struct Replica {
 impl Embedded {
     /// Sets the stage of a scenario. The controller is not started.
     pub async fn start(
+        on: On,
         seed: u64,
         families: Vec<String>,
-        variables: BTreeMap<String, String>,
         recorder: Recorder,
         invariants: Invariants,
     ) -> anyhow::Result<Self> {
@@ -77,8 +81,9 @@ impl Embedded {
         };
         parts.spawn_local(watcher.watch(invariants, changed));
         let mut environment = cluster.account.controller_environment();
-        environment.extend(variables);
-        Ok(Self { cluster, clock, environment, replicas: BTreeMap::new(), started: 0, parts })
+        environment.extend(on.environment);
+        let idle = on.controller == UnderTest::Nothing;
+        Ok(Self { cluster, clock, idle, environment, replicas: BTreeMap::new(), started: 0, parts })
     }
 }
 
@@ -118,10 +123,15 @@ impl Backend for Embedded {
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         self.started += 1;
         let identity = format!("karpenter-{}", self.started);
-        let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
-        let clients = self.cluster.aws_clients().await?;
         let handles = RunHandles::default();
         let mut run = JoinSet::new();
+        if self.idle {
+            run.spawn_local(std::future::pending());
+            self.replicas.insert(replica, Replica { identity, run, handles });
+            return Ok(());
+        }
+        let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
+        let clients = self.cluster.aws_clients().await?;
         let shutdown = CancellationToken::new();
         run.spawn_local(controller::run_with(
             settings,

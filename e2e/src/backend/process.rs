@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a controller may take until its health is served. One that takes longer is left to the steps, which say what it
 /// does not do.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
+const STARTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A log is kept up to here; a controller that floods it shall not fill the disk. Scenarios write some hundred kilobytes.
 const KEPT_LOG_BYTES: usize = 64 << 20;
@@ -37,9 +37,10 @@ impl Program {
     /// The program of a controller.
     ///
     /// # Errors
-    /// Where it is upstream's and not there.
-    pub(crate) fn of(controller: &UnderTest) -> Result<Self, Missing> {
+    /// Where it is upstream's and not there, or nothing.
+    pub(crate) fn of(controller: &UnderTest) -> anyhow::Result<Self> {
         Ok(match controller {
+            UnderTest::Nothing => bail!("nothing at all runs on the embedded backend alone"),
             // What the controller's own program does is a subcommand of this one.
             UnderTest::Ours => Self { path: "/proc/self/exe".into(), arguments: vec!["controller".into()] },
             UnderTest::Upstream => Self { path: Tool::Karpenter.find()?, arguments: Vec::new() },
@@ -53,7 +54,7 @@ pub(crate) fn definitions_of(controller: &UnderTest) -> Result<crate::control_pl
     use crate::control_plane::Definitions;
     Ok(match controller {
         UnderTest::Upstream => Definitions::Folder(tools::upstream_crds(&Tool::Karpenter.find()?)),
-        UnderTest::Ours | UnderTest::Program(_) => Definitions::Ours,
+        UnderTest::Ours | UnderTest::Nothing | UnderTest::Program(_) => Definitions::Ours,
     })
 }
 

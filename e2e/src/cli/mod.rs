@@ -2,6 +2,7 @@
 
 mod cloud;
 mod completions;
+mod conformance;
 mod interrupt;
 mod list;
 mod output;
@@ -32,6 +33,7 @@ Examples:
   trysquare test --tags @essential             what every installation relies on
   trysquare test features/interruption         one capability
   trysquare test --name 'ten nginx' --twice    proves that the run repeats to the byte
+  trysquare conformance --report out           the whole catalogue, row by row
   trysquare list --tags 'not @slow'            which scenarios there are
   trysquare list --rows                        which documented behaviours have one
   trysquare steps                              the sentences a scenario may use
@@ -57,9 +59,11 @@ struct Cli {
 enum Command {
     /// Runs scenarios and reports what came of each.
     Test(test::Arguments),
+    /// Reports documented behaviours by controller and backend, from runs now or before.
+    Conformance(conformance::Arguments),
     /// Serves a cluster and an account on sockets, for kubectl, the AWS CLI and boto3.
     Serve(serve::Arguments),
-    /// Writes report.html and junit.xml anew from the report.json of a run.
+    /// Writes report.html and junit.xml anew from the report.json of a run, or compares conformance reports.
     Report(report::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
@@ -119,6 +123,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),

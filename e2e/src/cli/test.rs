@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,48 +31,84 @@ Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Feature files or folders of them; FILE:LINE names one scenario.
-    #[arg(default_value = "features")]
-    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    choice: Choice,
     /// What the scenarios run on.
     #[arg(long, value_enum, default_value = "embedded")]
     backend: BackendName,
-    /// The controller under test: ours, upstream, or the path of a program.
+    /// The controller under test: ours, upstream, the path of a program, or nothing as a control that scenarios notice.
     #[arg(long, value_name = "CONTROLLER", default_value = "ours")]
     controller: UnderTest,
-    /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    controller_env: Vec<(String, String)>,
-    /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
-    #[arg(long, value_name = "EXPR")]
-    tags: Option<String>,
-    /// Only scenarios whose title contains the text.
-    #[arg(long, value_name = "TEXT")]
-    name: Option<String>,
-    /// The seed of every pinned source of randomness.
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
-    seed: u64,
-    /// In real time, run scenarios that wait for more than about seven minutes too (@clock).
-    #[arg(long)]
-    long: bool,
     /// Run each scenario twice and compare the whole journals of API requests.
     #[arg(long)]
     twice: bool,
     /// Where randomness comes from: the seed, or the system as a control that --twice does see differences.
     #[arg(long, value_enum, default_value = "pinned")]
     randomness: Randomness,
-    /// How many scenarios at a time [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: Option<u16>,
     /// Write report.html, report.json, junit.xml and the journals into this folder.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Print how many calls of each kind every scenario made.
     #[arg(long)]
     calls: bool,
+}
+
+/// What `test` and `conformance` have in common: which scenarios, and how they are run.
+#[derive(clap::Args)]
+pub(super) struct Choice {
+    /// Feature files or folders of them; FILE:LINE names one scenario.
+    #[arg(default_value = "features")]
+    pub(super) paths: Vec<PathBuf>,
+    /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    controller_env: Vec<(String, String)>,
+    /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
+    #[arg(long, value_name = "EXPR")]
+    pub(super) tags: Option<String>,
+    /// Only scenarios whose title contains the text.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) name: Option<String>,
+    /// The seed of every pinned source of randomness.
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    seed: u64,
+    /// In real time, run scenarios that wait for more than about seven minutes too (@clock).
+    #[arg(long)]
+    long: bool,
+    /// How many scenarios at a time [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
     /// How to print the results.
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    pub(super) format: Format,
+}
+
+impl Choice {
+    /// What the scenarios run on.
+    pub(super) fn on(&self, backend: BackendName, controller: UnderTest) -> On {
+        On { backend, controller, environment: self.controller_env.iter().cloned().collect() }
+    }
+
+    /// How they are run, once each; with the report's folder, what is kept there. Fails where the backend cannot start.
+    pub(super) fn options(
+        &self,
+        on: On,
+        report: Option<&Path>,
+        temporary: Option<&TemporaryFolder>,
+    ) -> anyhow::Result<runner::Options> {
+        let is_virtual = on.is_virtual();
+        Ok(runner::Options {
+            program: tied::this_program()?,
+            control_planes: control_planes(&on, temporary)?,
+            on,
+            long: self.long,
+            logs: report.map(report::logs),
+            seed: self.seed,
+            pinned: true,
+            twice: false,
+            jobs: self.jobs.map_or_else(|| usual_jobs(is_virtual), usize::from),
+            journals: report.map(report::journals),
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -84,12 +120,9 @@ enum Randomness {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
-    let scenarios = selected(arguments)?;
-    let on = On {
-        backend: arguments.backend,
-        controller: arguments.controller.clone(),
-        environment: arguments.controller_env.iter().cloned().collect(),
-    };
+    let choice = &arguments.choice;
+    let scenarios = selected(choice)?;
+    let on = choice.on(arguments.backend, arguments.controller.clone());
     let is_virtual = on.is_virtual();
     if arguments.twice && !is_virtual {
         return Err(CliError::usage(anyhow!(
@@ -101,27 +134,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     }
     let needs_folder = !is_virtual || (arguments.twice && arguments.report.is_none());
     let temporary = needs_folder.then(TemporaryFolder::make).transpose().map_err(CliError::backend)?;
-    let options = runner::Options {
-        program: tied::this_program().map_err(CliError::backend)?,
-        control_planes: control_planes(&on, temporary.as_ref()).map_err(CliError::backend)?,
-        on,
-        long: arguments.long,
-        logs: arguments.report.as_deref().map(report::logs),
-        seed: arguments.seed,
-        pinned: arguments.randomness == Randomness::Pinned,
-        twice: arguments.twice,
-        jobs: arguments.jobs.map_or_else(|| usual_jobs(is_virtual), usize::from),
-        journals: arguments
-            .report
-            .as_deref()
-            .map(report::journals)
-            .or(temporary.as_ref().filter(|_| arguments.twice).map(|folder| folder.path().to_owned())),
-    };
+    let mut options = choice.options(on, arguments.report.as_deref(), temporary.as_ref()).map_err(CliError::backend)?;
+    options.pinned = arguments.randomness == Randomness::Pinned;
+    options.twice = arguments.twice;
+    options.journals =
+        options.journals.or(temporary.as_ref().filter(|_| arguments.twice).map(|folder| folder.path().to_owned()));
     #[allow(clippy::disallowed_methods)] // Wall time is what is measured: how long the run took.
     let started = std::time::Instant::now();
     #[allow(clippy::disallowed_methods)] // The report says when it was made, outside every simulation.
     let started_at = jiff::Timestamp::now();
-    let progress = Arc::new(Shown::new(scenarios.len(), arguments.format));
+    let progress = Arc::new(Shown::new(scenarios.len(), choice.format));
     interrupt::watch(progress.clone(), temporary.as_ref().map(|folder| folder.path().to_owned()))
         .map_err(CliError::backend)?;
     let results = runner::run(&scenarios, &options, &*progress).map_err(CliError::usage)?;
@@ -131,14 +153,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let report::Document { summary, scenarios: results, .. } = &document;
     // Whatever becomes of the files: what was found out is printed.
     let written = arguments.report.as_ref().map_or(Ok(()), |folder| report::write(folder, &document));
-    match arguments.format {
+    match choice.format {
         Format::Json => print_json(&document)?,
         Format::Text => {
             print(&report::text::render(results, summary, arguments.calls, output::colours(&std::io::stdout())))?
         }
     }
     written.map_err(CliError::usage)?;
-    if let (Some(folder), Format::Text) = (&arguments.report, arguments.format) {
+    if let (Some(folder), Format::Text) = (&arguments.report, choice.format) {
         print(&format!("report: {}\n", report::page(folder).display()))?;
     }
     let could_not_start =
@@ -153,9 +175,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
 }
 
 /// The scenarios that the command line names, every line of which is a known step.
-fn selected(arguments: &Arguments) -> Result<Vec<Scenario>, CliError> {
-    let selection = Selection::new(arguments.tags.as_deref(), arguments.name.as_deref()).map_err(CliError::usage)?;
-    let all = features::load(&arguments.paths).map_err(CliError::usage)?;
+pub(super) fn selected(choice: &Choice) -> Result<Vec<Scenario>, CliError> {
+    let selection = Selection::new(choice.tags.as_deref(), choice.name.as_deref()).map_err(CliError::usage)?;
+    let all = features::load(&choice.paths).map_err(CliError::usage)?;
     let scenarios: Vec<Scenario> = all.iter().filter(|scenario| selection.selects(scenario)).cloned().collect();
     if scenarios.is_empty() {
         return Err(CliError::usage(match selection.unknown_tag(&all) {
@@ -216,7 +238,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    fn new(scenarios: usize, format: Format) -> Self {
+    pub(super) fn new(scenarios: usize, format: Format) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(scenarios as u64) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {

@@ -54,7 +54,7 @@ fn outcome(result: &ScenarioResult) -> String {
 
 /// Escapes text for XML, and replaces the characters that XML 1.0 cannot hold at all. Line ends are written by number, or
 /// else they would become spaces in attributes.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.chars()
         .map(|character| match character {
             '&' => "&amp;".to_owned(),

@@ -1,7 +1,7 @@
 //! The report of a run: `report.json` (schema: docs/report.md), `report.html`, `junit.xml`, and the text printed at its end.
 
-mod junit;
-mod page;
+pub(crate) mod junit;
+pub(crate) mod page;
 pub(crate) mod text;
 
 use crate::catalogue;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The file for people.
-const PAGE: &str = "report.html";
+pub(crate) const PAGE: &str = "report.html";
 
 /// The numbers at the end of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,9 +82,9 @@ pub struct Document {
     /// The version of its schema.
     schema_version: u32,
     /// The program's version.
-    trysquare_version: String,
+    pub(crate) trysquare_version: String,
     /// When the run began, by the system's clock.
-    started_at: Timestamp,
+    pub(crate) started_at: Timestamp,
     /// The words of the command line after the program's name.
     command: Vec<String>,
     /// The numbers of the whole run.

@@ -108,7 +108,7 @@ fn short(sha256: &str) -> &str {
 }
 
 /// Virtual time, as a person reads it.
-pub(super) fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 86_400, whole / 3_600 % 24, whole / 60 % 60, whole % 60) {
         (0, 0, 0, _) => format!("{seconds:.1}s"),

@@ -14,7 +14,7 @@ use markup::markup;
 use std::collections::BTreeSet;
 use words::{count, usd};
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Draws the page.
