@@ -89,7 +89,7 @@ clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 	PATH="$$(tools/clients.sh):$$PATH" FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 \
 		python3 -m pytest --quiet -p no:cacheprovider fake-ec2/tests/clients
 
-report-test: build ## report.html against report.json, in a browser
+report-test: build ## report.html and conformance.html against their JSON, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
 ##@ Continuous integration

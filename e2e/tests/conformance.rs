@@ -91,7 +91,7 @@ fn run(results: Vec<ScenarioResult>) -> Vec<Run> {
 }
 
 fn run_at(results: Vec<ScenarioResult>, second: i64) -> Vec<Run> {
-    Run::parts(document(results, second), Some("runs/x"))
+    Run::parts(document(results, second), Some("runs/x"), &BTreeSet::from([2]))
 }
 
 fn by(controller: &str, mut results: Vec<ScenarioResult>) -> Vec<ScenarioResult> {
@@ -329,6 +329,11 @@ fn evidence_is_one_click_away_and_a_failure_keeps_its_last_lines() {
     let failure = evidence.failure.as_ref().unwrap();
     assert_eq!((failure.last_lines.len(), failure.earlier_lines), (25, 15));
     assert_eq!(failure.last_lines[24], "line 39");
+    assert_eq!(evidence.logs, None, "its processes left none");
+    let third = result(scenario("c", &[BARE]), failed());
+    let results = vec![result(scenario("a", &[]), Verdict::Passed), result(scenario("b", &[]), Verdict::Passed), third];
+    let document = report_of(run(results));
+    assert_eq!(cell(&document, BARE, 0).scenarios[0].logs.as_deref(), Some("runs/x/logs/0002/"));
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(crate) enum Builtin {
     CronJob,
     PodDisruptionBudget,
     StorageClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
     PriorityClass,
     CustomResourceDefinition,
     /// A question that is answered and not stored.

@@ -426,6 +426,28 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_on_devices_is_read_as_its_own_kind_and_not_as_a_containers() {
+        let exactly = [bytes(1, b"gpu.example.com"), vec![32, 2]].concat();
+        let request = [bytes(1, b"gpu"), bytes(2, &exactly)].concat();
+        let opaque = [bytes(1, b"gpu.example.com"), bytes(2, &bytes(1, b"{\"mode\":\"fast\"}"))].concat();
+        // A configuration's source is a message of its own whose fields stand in the configuration.
+        let configuration = bytes(2, &bytes(1, &opaque));
+        let devices = [bytes(1, &request), bytes(3, &configuration)].concat();
+        let object = [bytes(1, &bytes(1, b"one")), bytes(2, &bytes(1, &devices))].concat();
+        let read = decode(&body("resource.k8s.io/v1", "ResourceClaim", &object)).unwrap();
+        assert_eq!(
+            read,
+            json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "one" },
+                "spec": { "devices": {
+                    "requests": [{ "name": "gpu", "exactly": { "deviceClassName": "gpu.example.com", "count": 2 } }],
+                    "config": [{ "opaque": { "driver": "gpu.example.com", "parameters": { "mode": "fast" } } }],
+                } },
+            })
+        );
+    }
+
+    #[test]
     fn what_is_no_such_body_is_refused_and_never_breaks() {
         assert_eq!(decode(b"{}"), Err(ProtobufError::NoMagic));
         let widget = body("example.com/v1", "Widget", b"");

@@ -260,6 +260,7 @@ fn selectable_fields(builtin: Builtin) -> &'static [&'static str] {
         Builtin::Namespace => &["status.phase"],
         Builtin::ReplicaSet => &["status.replicas"],
         Builtin::Job => &["status.successful"],
+        Builtin::ResourceSlice => &["spec.driver", "spec.nodeName"],
         Builtin::Secret => &["type"],
         Builtin::Service => &["spec.clusterIP", "spec.type"],
         Builtin::Event => &[

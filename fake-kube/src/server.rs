@@ -580,6 +580,10 @@ impl Call {
                 | "serviceaccounts"
                 | "csidrivers"
                 | "csinodes"
+                | "deviceclasses"
+                | "resourceclaims"
+                | "resourceclaimtemplates"
+                | "resourceslices"
                 | "storageclasses"
                 | "volumeattachments"
         );

@@ -172,7 +172,7 @@ fn read_runs(folders: &[PathBuf], report: Option<&Path>, taken: &mut Vec<String>
             Some(path) => (true, path),
             None => (false, files::folder_for_run(&slug, taken)),
         };
-        let parts = Run::parts(document, report.map(|_| beside.as_str()));
+        let parts = Run::parts(document, report.map(|_| beside.as_str()), &files::logged(folder));
         runs.push(Taken { folder: folder.clone(), beside, inside, parts });
     }
     Ok(runs)
@@ -235,6 +235,7 @@ fn run_column(
         started_at,
         trysquare_version: env!("CARGO_PKG_VERSION").into(),
         folder: None,
+        logs: BTreeSet::new(),
         could_not_start: Some(reason),
         results: Vec::new(),
     };
@@ -257,7 +258,7 @@ fn run_column(
         report::write(folder, &document).map_err(CliError::usage)?;
     }
     let beside = folder.as_ref().map(|(_, beside)| beside.as_str());
-    let parts = Run::parts(document, beside);
+    let parts = Run::parts(document, beside, &kept.map(files::logged).unwrap_or_default());
     Ok(parts.into_iter().next().unwrap_or_else(|| not_run("no scenario is about this controller".into())))
 }
 
@@ -315,7 +316,7 @@ fn told(document: &Document) -> String {
     let mut text = String::from("\n");
     for (index, column) in document.columns.iter().enumerate() {
         text += &format!("{}: {}\n", column.title(), column.counts.told());
-        if let Some(idle) = column.passed_when_idle {
+        if let Some(idle) = column.passed_when_idle.filter(|_| column.counts.passed > 0) {
             text += &format!("  {idle} of the passed are passed by a controller that does nothing, too\n");
         }
         if let Some(reason) = &column.could_not_start {

@@ -44,6 +44,8 @@ pub struct Run {
     pub trysquare_version: String,
     /// Its folder beside the report, if it has one.
     pub folder: Option<String>,
+    /// The scenarios whose processes left logs there, by their number.
+    pub logs: BTreeSet<usize>,
     /// Why nothing was run.
     pub could_not_start: Option<String>,
     /// What came of its scenarios, each with its number in the run.
@@ -51,8 +53,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The parts of a run's document, whose files lie in a folder beside the report.
-    pub fn parts(document: report::Document, folder: Option<&str>) -> Vec<Self> {
+    /// The parts of a run's document, whose files lie in a folder beside the report, with logs of some scenarios.
+    pub fn parts(document: report::Document, folder: Option<&str>, logs: &BTreeSet<usize>) -> Vec<Self> {
         let report::Document { started_at, trysquare_version, scenarios, .. } = document;
         let mut parts: BTreeMap<(String, String), Vec<(usize, ScenarioResult)>> = BTreeMap::new();
         for (index, result) in scenarios.into_iter().enumerate() {
@@ -61,7 +63,8 @@ impl Run {
         let part = |((controller, backend), results): ((String, String), Vec<(usize, ScenarioResult)>)| {
             let could_not_start = why_none_started(results.iter().map(|(_, result)| result));
             let (folder, trysquare_version) = (folder.map(str::to_owned), trysquare_version.clone());
-            Self { controller, backend, started_at, trysquare_version, folder, could_not_start, results }
+            let logs = logs.clone();
+            Self { controller, backend, started_at, trysquare_version, folder, logs, could_not_start, results }
         };
         parts.into_iter().map(part).collect()
     }
@@ -336,6 +339,7 @@ fn evidence(counted: &Counted<'_>) -> Evidence {
         wall_s: *wall_s,
         timeline: beside(format!("{}#scenario-{index}", report::PAGE)),
         journal: beside(format!("journals/{index:04}-1.jsonl")).filter(|_| result.journal.entries > 0),
+        logs: beside(format!("logs/{index:04}/")).filter(|_| run.logs.contains(index)),
         missing,
         failure,
     }
@@ -380,7 +384,10 @@ fn described(facts: &Facts<'_>, column: &Gathered<'_>, rows: &[Row], index: usiz
     }
 }
 
-/// The numbers of the rows that share a name, in the order in which the names come first.
+/// The levels, from what every controller has to do to what is good advice.
+const LEVELS: [&str; 3] = ["core", "extended", "advisory"];
+
+/// The numbers of the rows that share a name; levels in their order, groups in that of the catalogue.
 fn parts<'a>(rows: &'a [Row], columns: usize, name: impl Fn(&'a Row) -> &'a String) -> Vec<Part> {
     let mut names: Vec<&String> = Vec::new();
     for row in rows {
@@ -388,6 +395,7 @@ fn parts<'a>(rows: &'a [Row], columns: usize, name: impl Fn(&'a Row) -> &'a Stri
             names.push(name(row));
         }
     }
+    names.sort_by_key(|name| LEVELS.iter().position(|level| level == name));
     let part = |wanted: &'a String| {
         let members: Vec<&Row> = rows.iter().filter(|row| name(row) == wanted).collect();
         Part {

@@ -102,6 +102,12 @@ pub(crate) fn copy_run(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The scenarios whose processes left logs in a run's folder, by their number.
+pub(crate) fn logged(run: &Path) -> std::collections::BTreeSet<usize> {
+    let entries = std::fs::read_dir(report::logs(run)).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Copies files and the folders in which they lie; links are followed nowhere.
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;

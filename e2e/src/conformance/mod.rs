@@ -250,6 +250,9 @@ pub struct Evidence {
     /// Its journal, beside this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<String>,
+    /// The folder of the logs of its processes, beside this document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs: Option<String>,
     /// Of a skipped one: the capability that the backend lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,

@@ -26,7 +26,7 @@ pub(crate) fn prepare(builtin: Builtin, object: &mut Value, now: &str) {
             object["status"] =
                 json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 });
         }
-        Builtin::Deployment => object["status"] = json!({}),
+        Builtin::Deployment | Builtin::ResourceClaim => object["status"] = json!({}),
         _ => {}
     }
 }

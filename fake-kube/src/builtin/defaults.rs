@@ -108,8 +108,26 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             set(object, "reclaimPolicy", json!("Delete"));
             set(object, "volumeBindingMode", json!("Immediate"));
         }
+        Builtin::ResourceClaim => device_requests(object, "/spec/devices/requests"),
+        Builtin::ResourceClaimTemplate => device_requests(object, "/spec/spec/devices/requests"),
         Builtin::PriorityClass => set(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         _ => {}
+    }
+}
+
+/// Requests for devices ask for one, unless they say otherwise.
+fn device_requests(object: &mut Value, path: &str) {
+    let Some(requests) = object.pointer_mut(path).and_then(Value::as_array_mut) else { return };
+    let one = |request: &mut Value| {
+        set(request, "allocationMode", json!("ExactCount"));
+        if request["allocationMode"] == "ExactCount" {
+            set(request, "count", json!(1));
+        }
+    };
+    for request in requests.iter_mut().filter_map(Value::as_object_mut) {
+        request.get_mut("exactly").into_iter().for_each(one);
+        let alternatives = request.get_mut("firstAvailable").and_then(Value::as_array_mut);
+        alternatives.into_iter().flatten().for_each(one);
     }
 }
 

@@ -73,6 +73,10 @@ const ROWS: &[Row] = &[
     row("storage.k8s.io", "csidrivers", "csidriver", "CSIDriver", &[], "", Builtin::Plain),
     row("storage.k8s.io", "csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &[], "n", Builtin::Plain),
     row("storage.k8s.io", "volumeattachments", "volumeattachment", "VolumeAttachment", &[], "s", Builtin::Plain),
+    row("resource.k8s.io", "deviceclasses", "deviceclass", "DeviceClass", &[], "g", Builtin::Plain),
+    row("resource.k8s.io", "resourceclaims", "resourceclaim", "ResourceClaim", &[], "ns", Builtin::ResourceClaim),
+    row("resource.k8s.io", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", &[], "n", Builtin::ResourceClaimTemplate),
+    row("resource.k8s.io", "resourceslices", "resourceslice", "ResourceSlice", &[], "g", Builtin::ResourceSlice),
     row("scheduling.k8s.io", "priorityclasses", "priorityclass", "PriorityClass", &["pc"], "g", Builtin::PriorityClass),
     row("node.k8s.io", "runtimeclasses", "runtimeclass", "RuntimeClass", &[], "", Builtin::Plain),
     row("rbac.authorization.k8s.io", "roles", "role", "Role", &[], "n", Builtin::Plain),
@@ -132,6 +136,8 @@ fn from_row(row: &Row, table: usize) -> Kind {
         status_replicas: path("status.replicas"),
         selector: Some(path("spec.selector")),
     });
+    // A container's claims on devices are a type of this name too.
+    let shape = if row.builtin == Builtin::ResourceClaim { "resource.ResourceClaim" } else { row.kind };
     Kind {
         group: row.group.into(),
         version: "v1".into(),
@@ -147,7 +153,7 @@ fn from_row(row: &Row, table: usize) -> Kind {
         generation: row.flags.contains('g'),
         builtin: row.builtin,
         conversion: Conversion::None,
-        schema: shapes::named(row.kind),
+        schema: shapes::named(shape),
         table,
         storage_api_version: if row.group.is_empty() { "v1".into() } else { format!("{}/v1", row.group) },
         printer_columns: Vec::new(),

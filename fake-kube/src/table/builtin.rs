@@ -61,7 +61,9 @@ pub(super) fn printer(kind: &Kind) -> Option<Printer> {
             "Name" string + 1),
         "Namespace" => printer!(namespace; "Name" string, "Status" string, "Age" string),
         "Secret" => printer!(secret; "Name" string, "Type" string, "Data" string, "Age" string),
-        "ServiceAccount" => printer!(name_and_age; "Name" string, "Age" string),
+        "ServiceAccount" | "DeviceClass" | "ResourceClaimTemplate" => {
+            printer!(name_and_age; "Name" string, "Age" string)
+        }
         "PersistentVolume" => printer!(persistent_volume; "Name" string, "Capacity" string, "Access Modes" string,
             "Reclaim Policy" string, "Status" string, "Claim" string, "StorageClass" string,
             "VolumeAttributesClass" string, "Reason" string, "Age" string, "VolumeMode" string + 1),
@@ -90,6 +92,9 @@ pub(super) fn printer(kind: &Kind) -> Option<Printer> {
             "Age" string),
         "CSIStorageCapacity" => printer!(csi_storage_capacity; "Name" string, "StorageClassName" string,
             "Capacity" string),
+        "ResourceClaim" => printer!(resource_claim; "Name" string, "State" string, "Age" string),
+        "ResourceSlice" => printer!(resource_slice; "Name" string, "Node" string, "Driver" string, "Pool" string,
+            "Age" string),
         _ => return None,
     })
 }
@@ -646,6 +651,29 @@ fn volume_attachment(seen: Seen) -> Vec<Value> {
         json!(seen.text("spec.source.persistentVolumeName")),
         json!(seen.text("spec.nodeName")),
         json!(seen.at("status.attached") == true),
+        json!(seen.age()),
+    ]
+}
+
+fn resource_claim(seen: Seen) -> Vec<Value> {
+    let deleted = !seen.at("metadata.deletionTimestamp").is_null();
+    let allocated = !seen.at("status.allocation").is_null();
+    let states = [
+        ("deleted", deleted),
+        ("pending", !allocated && !deleted),
+        ("allocated", allocated),
+        ("reserved", allocated && !seen.list("status.reservedFor").is_empty()),
+    ];
+    let states: Vec<&str> = states.into_iter().filter_map(|(state, holds)| holds.then_some(state)).collect();
+    vec![json!(seen.name()), json!(states.join(",")), json!(seen.age())]
+}
+
+fn resource_slice(seen: Seen) -> Vec<Value> {
+    vec![
+        json!(seen.name()),
+        json!(seen.text("spec.nodeName")),
+        json!(seen.text("spec.driver")),
+        json!(seen.text("spec.pool.name")),
         json!(seen.age()),
     ]
 }

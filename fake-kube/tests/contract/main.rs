@@ -6,6 +6,7 @@
 mod apply;
 mod collector;
 mod custom;
+mod devices;
 mod disturbance;
 mod eviction;
 mod karpenter;

@@ -88,7 +88,7 @@ fn about(out: &mut String, column: &Column) {
     if let Some(reason) = &column.could_not_start {
         markup!(out, "<p class=\"why\">Could not start: {}</p>\n", reason);
     }
-    if let Some(idle) = column.passed_when_idle {
+    if let Some(idle) = column.passed_when_idle.filter(|_| column.counts.passed > 0) {
         markup!(
             out,
             "<p class=\"why\">{} of the {} passed are passed by a controller that does nothing, too.</p>\n",
@@ -216,13 +216,13 @@ fn row(out: &mut String, document: &Document, row: &Row, base: &str) {
             name(&column.controller),
             column.backend
         );
-        self::cell(out, cell, base);
+        self::cell(out, column, cell, base);
         out.push_str("</td>");
     }
     out.push_str("</tr>\n");
 }
 
-fn cell(out: &mut String, cell: &Cell, base: &str) {
+fn cell(out: &mut String, column: &Column, cell: &Cell, base: &str) {
     verdict(out, cell.outcome);
     // The scenario that decided the cell.
     let decisive = [Outcome::Failed, Outcome::Passed, Outcome::Skipped];
@@ -235,7 +235,8 @@ fn cell(out: &mut String, cell: &Cell, base: &str) {
         let missing: Vec<&str> = cell.missing.iter().map(String::as_str).collect();
         markup!(out, "<span class=\"why\">lacks {}</span>", missing.join(", "));
     }
-    if let Some(reason) = &cell.reason {
+    // What kept a column from starting stands at its head.
+    if let Some(reason) = cell.reason.as_ref().filter(|_| column.could_not_start.is_none()) {
         markup!(out, "<span class=\"why\">{}</span>", reason);
     }
     if cell.passed_when_idle == Some(true) {
@@ -261,11 +262,13 @@ fn verdict(out: &mut String, outcome: Outcome) {
 }
 
 fn links(out: &mut String, scenario: &Evidence) {
-    if scenario.timeline.is_none() && scenario.journal.is_none() {
+    let Evidence { timeline, journal, logs, .. } = scenario;
+    let links = [("timeline", timeline), ("journal", journal), ("logs", logs)];
+    if links.iter().all(|(_, link)| link.is_none()) {
         return;
     }
     out.push_str("<span class=\"links\">");
-    for (word, link) in [("timeline", &scenario.timeline), ("journal", &scenario.journal)] {
+    for (word, link) in links {
         if let Some(link) = link {
             markup!(out, "<a href=\"{}\" aria-label=\"{} of {}\">{}</a> ", link, word, scenario.name, word);
         }
@@ -283,8 +286,8 @@ fn evidence(out: &mut String, document: &Document, row: &Row) {
     let failed = row.cells.iter().flat_map(|cell| &cell.scenarios).filter(|s| s.outcome == Outcome::Failed).count();
     let mut words = match runs {
         0 => "A listed difference".to_owned(),
-        1 => "1 scenario".to_owned(),
-        several => format!("{several} scenarios"),
+        1 => "Evidence: 1 scenario run".to_owned(),
+        several => format!("Evidence: {several} scenario runs"),
     };
     if failed > 0 {
         words += &format!(", {failed} failed");
