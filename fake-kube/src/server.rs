@@ -424,7 +424,7 @@ impl Server {
             Ok(Answer::Object { code, kind, stored, rendering, warnings }) => {
                 (code, JSON, render(&kind, &stored, rendering, self.clock.now()), warnings)
             }
-            Err(status) => (status.code, JSON, to_bytes(&status.to_json()), Vec::new()),
+            Err(status) => (status.code, JSON, to_bytes(&status.to_json()), status.warnings),
         };
         self.record(caller, verb, line, request, code, Payload::Bytes(body.clone()));
         respond(code, media, Full::new(body).boxed_unsync(), &warnings, retry_after)

@@ -18,6 +18,8 @@ pub struct Status {
     pub message: String,
     /// What the refusal is about.
     pub details: Option<Box<Details>>,
+    /// Warnings that go with the refusal, outside of it.
+    pub warnings: Vec<String>,
 }
 
 /// The object a [`Status`] is about, and the single causes of an `Invalid` one.
@@ -51,7 +53,13 @@ pub struct Cause {
 impl Status {
     /// A status without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None }
+        Self { code, reason: reason.into(), message: message.into(), details: None, warnings: Vec::new() }
+    }
+
+    /// The same refusal with what was found before it.
+    pub(crate) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.warnings.extend_from_slice(warnings);
+        self
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -337,8 +345,36 @@ pub(crate) fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
         Value::Null => "null".into(),
+        Value::Number(number) if number.is_f64() => printed_in_go(value),
         other => other.to_string(),
     }
+}
+
+/// A value as Go prints it with `%v`.
+pub(crate) fn printed_in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => float_in_go(number.as_f64().unwrap_or(f64::NAN)),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(list) => format!("[{}]", list.iter().map(printed_in_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", printed_in_go(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+    }
+}
+
+/// The shortest digits that tell the number from others; below 10⁻⁴ and from 10⁶ on with an exponent of two digits.
+fn float_in_go(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let Ok(power) = exponent.parse::<i32>() else { return text };
+    if (-4..6).contains(&power) {
+        return number.to_string();
+    }
+    format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
 }
 
 impl FieldError {

@@ -148,31 +148,7 @@ impl State {
             errors.extend(builtin::metadata::plain_finalizers(&new["metadata"], old.map(|old| &old["metadata"])));
         }
         if kind.custom() {
-            let mut found = schema::validate::check(&kind.schema, new, old);
-            if part == Part::Status {
-                // A status is looked at by itself, and its fields are named so in the sentence.
-                for error in &mut found {
-                    if let Some(detail) = error.detail.strip_prefix("status.") {
-                        error.detail = detail.to_owned();
-                    }
-                }
-            }
-            let blocked = schema::validate::blocks_rules(&found);
-            found.extend(crate::subresource::scale::check(kind, new));
-            if blocked {
-                if kind.schema.has_rules {
-                    found.push(FieldError::invalid(
-                        "<nil>",
-                        &Value::Null,
-                        "some validation rules were not checked because the object was invalid; correct the existing \
-                         errors to complete validation",
-                    ));
-                }
-                errors.extend(found);
-            } else {
-                errors.extend(found);
-                errors.extend(self.rules.check(&kind.schema, new, old));
-            }
+            errors.extend(schema::custom::check(&self.rules, kind, new, old, part));
         } else {
             errors.extend(builtin::validate::check(kind.builtin, new, old, part));
         }
@@ -204,6 +180,18 @@ impl State {
     ) -> Result<Written, Status> {
         self.check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
+        let created = self.create_decoded(kind, namespace, object, options);
+        let object = created.map_err(|refused| refused.with_warnings(&warnings))?;
+        Ok(Written { object, warnings, created: true })
+    }
+
+    fn create_decoded(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Arc<Stored>, Status> {
         let name = self.prepare_metadata(kind, namespace, &mut object)?;
         if kind.namespaced {
             self.check_namespace(kind, namespace, &name)?;
@@ -244,6 +232,9 @@ impl State {
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
         }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut object);
+        }
         if self.store.table(kind.table).get(namespace, &name).is_some() {
             return Err(Status::already_exists(kind, &name));
         }
@@ -253,8 +244,7 @@ impl State {
         if options.names_manager && object["metadata"]["managedFields"].is_null() {
             managed_fields::created(kind, &mut object, options, &self.timestamp());
         }
-        let object = self.insert(kind, namespace, &name, object, options.dry_run)?;
-        Ok(Written { object, warnings, created: true })
+        self.insert(kind, namespace, &name, object, options.dry_run)
     }
 
     /// Puts a complete new object and lets its consequences happen.
@@ -363,7 +353,8 @@ impl State {
         if let (Some(uid), Some(known)) = (uid.as_str().filter(|uid| !uid.is_empty() && known != uid), known.as_str()) {
             return Err(Status::other_uid(kind, namespace, name, uid, known));
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -396,7 +387,8 @@ impl State {
             )));
         }
         check_place(namespace, &object["metadata"])?;
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -459,7 +451,8 @@ impl State {
         if let Some(version) = applied["metadata"].get("resourceVersion").filter(|version| !version.is_null()) {
             object["metadata"]["resourceVersion"] = version.clone();
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -495,6 +488,9 @@ impl State {
         errors.extend(self.validate(kind, &new, Some(&old.value), part));
         if !errors.is_empty() {
             return Err(Status::invalid(kind, name, &errors));
+        }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut new);
         }
         if kind.generation && part != Part::Status && spec_differs(kind, &old.value, &new) {
             let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0) + 1;

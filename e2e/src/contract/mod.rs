@@ -19,6 +19,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
+pub mod definitions;
+
 /// A server that takes part in the comparison.
 #[derive(Clone)]
 pub struct Server {

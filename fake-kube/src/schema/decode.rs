@@ -225,34 +225,66 @@ fn go_type(schema: &Schema) -> String {
     }
 }
 
+/// Numbers as a custom resource is stored with them: a float that stands for one whole number is that number.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    /// Beyond this a float stands for several whole numbers.
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    numbers(value, &|number| {
+        let float = number.as_f64().filter(|_| number.is_f64())?;
+        #[allow(clippy::cast_possible_truncation)] // Just compared.
+        (float.fract() == 0.0 && float.abs() <= LARGEST).then(|| Value::from(float as i64))
+    });
+}
+
+/// Whole numbers beyond 64 bits with a sign are floats, as the server reads them.
+fn large_numbers(value: &mut Value) {
+    numbers(value, &|number| {
+        let float = number.as_f64().filter(|_| number.as_i64().is_none() && !number.is_f64())?;
+        serde_json::Number::from_f64(float).map(Value::Number)
+    });
+}
+
+fn numbers(value: &mut Value, changed: &impl Fn(&serde_json::Number) -> Option<Value>) {
+    match value {
+        Value::Number(number) => {
+            if let Some(other) = changed(number) {
+                *value = other;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| numbers(item, changed)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| numbers(field, changed)),
+        _ => {}
+    }
+}
+
 /// Drops what a custom resource's schema does not know, in place. `metadata` is decoded with its own built-in shape.
 pub(crate) fn prune(schema: &Schema, value: &mut Value, findings: &mut Findings) {
-    prune_at(schema, value, &mut String::new(), findings, true);
+    large_numbers(value);
+    let mut found = Findings::default();
+    prune_at(schema, value, &mut String::new(), &mut found, true);
+    found.unknown.sort();
+    findings.unknown.append(&mut found.unknown);
 }
 
 fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mut Findings, root: bool) {
     match (&schema.shape, value) {
+        (Shape::Any | Shape::Struct { open: true, .. }, Value::Array(_)) | (Shape::Any, _) => {}
         (Shape::Struct { fields, open, .. }, Value::Object(object)) => {
             let implied = |key: &str| (root || schema.embedded) && matches!(key, "apiVersion" | "kind" | "metadata");
             let length = path.len();
             object.retain(|key, child| {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
                 let keep = match fields.get(key) {
                     // The server reads these itself, whatever the definition says of them.
-                    _ if implied(key) => true,
-                    Some(field) => {
-                        prune_at(field, child, path, findings, false);
-                        true
-                    }
-                    None if *open => true,
-                    None => {
-                        findings.unknown.push(path.clone());
-                        false
-                    }
+                    _ if implied(key) => return true,
+                    Some(_) => true,
+                    None => *open,
                 };
+                push_field(path, key);
+                match fields.get(key) {
+                    Some(field) => prune_at(field, child, path, findings, false),
+                    None if keep => {}
+                    None => findings.unknown.push(path.clone()),
+                }
                 path.truncate(length);
                 keep
             });
@@ -260,8 +292,7 @@ fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mu
         (Shape::Map { values, .. }, Value::Object(object)) => {
             let length = path.len();
             for (key, child) in object.iter_mut() {
-                path.push('.');
-                path.push_str(key);
+                push_field(path, key);
                 prune_at(values, child, path, findings, false);
                 path.truncate(length);
             }
@@ -271,6 +302,36 @@ fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mu
             for (index, child) in list.iter_mut().enumerate() {
                 path.push_str(&format!("[{index}]"));
                 prune_at(items, child, path, findings, false);
+                path.truncate(length);
+            }
+        }
+        (_, value) => prune_all(value, path, findings),
+    }
+}
+
+fn push_field(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// Where no object may stand, none of its fields is known.
+fn prune_all(value: &mut Value, path: &mut String, findings: &mut Findings) {
+    let length = path.len();
+    match value {
+        Value::Object(object) => {
+            for key in object.keys() {
+                push_field(path, key);
+                findings.unknown.push(path.clone());
+                path.truncate(length);
+            }
+            object.clear();
+        }
+        Value::Array(list) => {
+            for (index, child) in list.iter_mut().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                prune_all(child, path, findings);
                 path.truncate(length);
             }
         }

@@ -64,32 +64,6 @@ pub(crate) fn applied(kind: &Kind, object: &Value, scale: &Value) -> Result<Valu
     Ok(object)
 }
 
-/// What the server makes of the fields that a definition names for its scale.
-pub(crate) fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
-    let Some(paths) = &kind.scale else { return Vec::new() };
-    let mut errors = Vec::new();
-    for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let Some(found) = at(object, path) else { continue };
-        let path = format!(".{}", path.join("."));
-        match found.as_i64() {
-            Some(number) if number < 0 => {
-                errors.push(FieldError::invalid(path, found, "should be a non-negative integer"));
-            }
-            Some(_) => {}
-            None => {
-                let (shown, kind) = match found {
-                    Value::String(text) => (text.clone(), "string"),
-                    Value::Bool(value) => (value.to_string(), "bool"),
-                    other => (other.to_string(), "float64"),
-                };
-                let detail = format!("{path} accessor error: {shown} is of the type {kind}, expected int64");
-                errors.push(FieldError::invalid(path, &json!(0), detail));
-            }
-        }
-    }
-    errors
-}
-
 fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, step| value.get(step))
 }
