@@ -62,9 +62,8 @@ impl State {
         if account == "default" || mirror || self.store.table(accounts.table).get(&namespace, &account).is_some() {
             return Ok(());
         }
-        let why = format!(
-            "error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found"
-        );
+        let why =
+            format!("error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found");
         Err(Status::forbidden(kind, &name, why))
     }
 

@@ -188,9 +188,8 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, Status> {
-        let broken = |why: &str| {
-            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
-        };
+        let broken =
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| broken("illegal base64 data at input byte 0"))?;
         let token: Value = serde_json::from_slice(&bytes).map_err(|_| broken(&go_json_error(&bytes)))?;
         let incomplete = || broken("encoded start key is empty");

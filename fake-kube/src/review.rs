@@ -73,8 +73,8 @@ fn check_access(kind: &Kind, namespace: &str, review: &Value) -> Result<(), Stat
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
         ));
     }
-    let nobody = spec["user"].as_str().unwrap_or_default().is_empty()
-        && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    let nobody =
+        spec["user"].as_str().unwrap_or_default().is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
     if kind.kind != "SelfSubjectAccessReview" && nobody {
         errors.push(FieldError::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
     }

@@ -161,7 +161,9 @@ fn tokens(text: &str) -> Vec<String> {
                 apart = true;
                 continue;
             }
-            Some(last) if !apart && (!sign && is_word(last) || character == '=' && matches!(last.as_str(), "=" | "!")) => {
+            Some(last)
+                if !apart && (!sign && is_word(last) || character == '=' && matches!(last.as_str(), "=" | "!")) =>
+            {
                 last.push(character);
             }
             _ => tokens.push(character.to_string()),
@@ -318,9 +320,7 @@ fn unselectable(builtin: Builtin, path: &str) -> String {
         | Builtin::Service
         | Builtin::Event => format!("field label not supported: {path}"),
         Builtin::Job => format!("field label {path:?} not supported for batchv1.Job"),
-        _ => format!(
-            "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        ),
+        _ => format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
     }
 }
 

@@ -549,7 +549,13 @@ impl Call {
             // Null is an object without fields.
             Ok(Value::Null) => Ok(json!({})),
             Ok(other) => {
-                let found = if other.is_array() { "array" } else if other.is_string() { "string" } else { "number" };
+                let found = if other.is_array() {
+                    "array"
+                } else if other.is_string() {
+                    "string"
+                } else {
+                    "number"
+                };
                 Err(unrecognized(format!(
                     "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
                      \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -628,11 +634,8 @@ impl Call {
             "update" => state.update(kind, namespace, name, self.json()?, part, &self.options()?)?,
             "patch" => state.patch(kind, namespace, name, self.patch()?, part, &self.options()?)?,
             _ if self.route.subresource.is_some() => {
-                let message = format!(
-                    "{} is not supported on resources of kind {:?}",
-                    self.verb,
-                    kind.qualified_resource()
-                );
+                let message =
+                    format!("{} is not supported on resources of kind {:?}", self.verb, kind.qualified_resource());
                 let mut status = Status::new(405, "MethodNotAllowed", message);
                 let details = status.details.get_or_insert_default();
                 (details.group, details.kind) = (kind.group.clone(), kind.plural.clone());

@@ -104,9 +104,7 @@ impl State {
         let context = |message: String| {
             format!("{} in version \"{}\" cannot be handled as a {}: {message}", kind.kind, kind.version, kind.kind)
         };
-        let refuse = |error: schema::decode::DecodeError| {
-            Status::bad_request(context(error.message))
-        };
+        let refuse = |error: schema::decode::DecodeError| Status::bad_request(context(error.message));
         if kind.custom() {
             let metadata = schema::shapes::named("ObjectMeta");
             if let Some(found) = object.get_mut("metadata") {
@@ -435,9 +433,7 @@ impl State {
                 return Err(Status::conflict(
                     kind,
                     name,
-                    format!(
-                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                    ),
+                    format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
                 ));
             }
             let mut object = applied.clone();
@@ -536,9 +532,7 @@ impl State {
         }
         if kind.custom() || version.is_empty() || name.is_empty() {
             return Err(Status::bad_request(if name.is_empty() || name == kind.kind {
-                format!(
-                    "the API version in the data ({version}) does not match the expected API version ({wanted})"
-                )
+                format!("the API version in the data ({version}) does not match the expected API version ({wanted})")
             } else {
                 format!(
                     "{name} in version \"{}\" cannot be handled as a {}: the kind of the object does not match the \
@@ -555,9 +549,7 @@ impl State {
                 kind.kind
             )
         } else {
-            format!(
-                "no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-            )
+            format!("no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"")
         };
         Err(Status::bad_request(format!("{name} in version {short:?} cannot be handled as a {}: {why}", kind.kind)))
     }

@@ -14,6 +14,7 @@ Examples:
   trysquare contract                                   everything
   trysquare contract --only sequences --name watch     one rule
   trysquare contract --only scheduler --seed 7 --cases 200
+  trysquare contract --only sequences --record fake-kube/contract/recorded
 
 Exit codes: 0 equal but for the listed differences, 1 differences, 2 wrong usage, 3 genuine programs are missing or do
 not start.";
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// How many random clusters the schedulers see, of four pods each.
     #[arg(long, value_name = "N", default_value_t = 60)]
     cases: usize,
+    /// Keep what the genuine server answers in this folder, for the tests that have no such server.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     /// How to print the results.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -53,11 +57,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
         only: arguments.only,
         seed: arguments.seed,
         cases: arguments.cases,
+        record: arguments.record.clone(),
         folder: folder.0.clone(),
     };
     let bar = ProgressBar::new(0);
     bar.set_style(
-        ProgressStyle::with_template("{msg:12} [{bar:30}] {pos}/{len} {elapsed}").unwrap_or(ProgressStyle::default_bar()),
+        ProgressStyle::with_template("{msg:12} [{bar:30}] {pos}/{len} {elapsed}")
+            .unwrap_or(ProgressStyle::default_bar()),
     );
     bar.set_message("starting");
     let progress = |section: &str, done: usize, of: usize| {

@@ -1,13 +1,15 @@
 //! fake-kube compared with a genuine API server: the same requests to both, and the same pods and nodes before both
 //! schedulers. What differs is fixed, or listed with its reason.
 //!
-//! Reading order: [`run`], [`sequences`], [`scheduler`]; the sequences themselves and the player of them are the crate
+//! Reading order: [`run`], [`sequences`], [`definitions`], [`scheduler`]; the sequences themselves and the player of them are the crate
 //! `fake-kube-contract`.
 
+pub mod definitions;
 mod scheduler;
 mod sequences;
 
 use crate::control_plane::{ControlPlane, Definitions, Programs, User};
+use crate::tools::{Tool, upstream_crds};
 use anyhow::Context;
 use controller_clock::Clock;
 use fake_kube::{FakeKube, actors};
@@ -18,8 +20,6 @@ use kube::api::{DeleteParams, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-
-pub mod definitions;
 
 /// A server that takes part in the comparison.
 #[derive(Clone)]
@@ -74,6 +74,8 @@ pub struct Options {
     pub seed: u64,
     /// How many random clusters the schedulers see.
     pub cases: usize,
+    /// Where to keep what the genuine server answered; none: nowhere.
+    pub record: Option<PathBuf>,
     /// A folder that is there for the processes' files.
     pub folder: PathBuf,
 }
@@ -106,11 +108,16 @@ pub async fn run(programs: &Programs, options: &Options, progress: &Progress<'_>
             sections.push(scheduler::section(&genuine, &fake, options.seed, options.cases, progress).await?);
         }
         if wanted(Part::Sequences) {
-            let sequences = &options.sequences;
-            sections.insert(0, sequences::section(&genuine, &fake, sequences, options.seed, progress).await);
+            sections.insert(0, sequences::section(&genuine, &fake, options, progress).await?);
         }
         if wanted(Part::Definitions) {
-            sections.push(definitions_section(&genuine, &fake));
+            let server = |name: &str, client: &kube::Client| Server { name: name.to_owned(), client: client.clone() };
+            let version = Tool::KubeApiserver.version();
+            let servers = [server(&format!("kube-apiserver {version}"), &genuine), server("fake-kube", &fake)];
+            progress("definitions", 0, 1);
+            let upstream = Tool::Karpenter.find().ok().map(|program| upstream_crds(&program));
+            sections.push(definitions::section(&servers, upstream.as_deref()).await?);
+            progress("definitions", 1, 1);
         }
         anyhow::Ok(sections)
     };
@@ -118,10 +125,6 @@ pub async fn run(programs: &Programs, options: &Options, progress: &Progress<'_>
         sections = compared => sections,
         () = actors::run(cluster.clone(), actors::Options::default()) => anyhow::bail!("fake-kube's actors ended"),
     }
-}
-
-fn definitions_section(_: &kube::Client, _: &kube::Client) -> Section {
-    Section { name: "definitions", ..Section::default() }
 }
 
 /// A client that takes a refusal as the answer: the usual one tries again what a server is too busy for.

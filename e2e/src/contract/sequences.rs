@@ -1,10 +1,11 @@
 //! Every sequence played to both servers, and the replies compared.
 
-use super::{Difference, Progress, Section};
-use fake_kube_contract::compare;
+use super::{Difference, Options, Progress, Section};
+use anyhow::Context as _;
 use fake_kube_contract::masks::masked;
 use fake_kube_contract::player::{Manner, Transcript, play_both};
 use fake_kube_contract::sequence::Sequence;
+use fake_kube_contract::{compare, recorded};
 use futures::StreamExt as _;
 use serde_json::Value;
 use std::time::Duration;
@@ -22,27 +23,32 @@ const LONGEST_VALUE: usize = 600;
 pub(super) async fn section(
     genuine: &kube::Client,
     fake: &kube::Client,
-    sequences: &[Sequence],
-    seed: u64,
+    options: &Options,
     progress: &Progress<'_>,
-) -> Section {
-    let mut random = fastrand::Rng::with_seed(seed);
+) -> anyhow::Result<Section> {
+    let sequences = &options.sequences;
+    let mut random = fastrand::Rng::with_seed(options.seed);
     let manners: Vec<Manner> = sequences
         .iter()
         .map(|_| Manner { unique: std::iter::repeat_with(|| random.lowercase()).take(6).collect(), quiet: QUIET })
         .collect();
     let mut section = Section { name: "sequences", cases: sequences.len(), ..Section::default() };
-    let plays = sequences.iter().zip(&manners).map(|(sequence, manner)| async move {
-        (sequence, play_both(genuine, fake, sequence, manner).await)
-    });
+    let plays = sequences
+        .iter()
+        .zip(&manners)
+        .map(|(sequence, manner)| async move { (sequence, play_both(genuine, fake, sequence, manner).await) });
     let mut plays = futures::stream::iter(plays).buffered(AT_A_TIME);
     let mut done = 0;
     while let Some((sequence, (theirs, ours))) = plays.next().await {
         done += 1;
         progress("sequences", done, sequences.len());
         section.differences.extend(compared(sequence, &theirs, &ours));
+        if let Some(folder) = &options.record {
+            recorded::write(folder, sequence, &masked(sequence, &theirs))
+                .with_context(|| format!("recording into {}", folder.display()))?;
+        }
     }
-    section
+    Ok(section)
 }
 
 fn compared(sequence: &Sequence, theirs: &Transcript, ours: &Transcript) -> Vec<Difference> {
@@ -51,8 +57,7 @@ fn compared(sequence: &Sequence, theirs: &Transcript, ours: &Transcript) -> Vec<
     for (who, transcript) in [("genuine", theirs), ("fake-kube", ours)] {
         found.extend(transcript.faults.iter().map(|fault| difference(format!("{who}: {}", cut(fault)), None)));
     }
-    let (differences, unmet) =
-        compare::differences(sequence, &masked(sequence, theirs), &masked(sequence, ours));
+    let (differences, unmet) = compare::differences(sequence, &masked(sequence, theirs), &masked(sequence, ours));
     for compare::Difference { step, pointer, left, right, reason } in differences {
         let (left, right) = (value(left.as_ref()), value(right.as_ref()));
         found.push(difference(format!("{step}: at {pointer}\n  genuine:   {left}\n  fake-kube: {right}"), reason));

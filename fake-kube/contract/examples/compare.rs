@@ -59,7 +59,8 @@ async fn main() -> anyhow::Result<()> {
                 accepted += 1;
                 continue;
             }
-            let text = |value: &Option<serde_json::Value>| value.as_ref().map_or("(absent)".into(), |value| value.to_string());
+            let text =
+                |value: &Option<serde_json::Value>| value.as_ref().map_or("(absent)".into(), |value| value.to_string());
             lines.push(format!(
                 "  {} at {}\n      genuine: {}\n      fake:    {}",
                 difference.step,

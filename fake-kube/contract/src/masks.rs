@@ -11,8 +11,7 @@ use crate::player::Transcript;
 use crate::sequence::Sequence;
 
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
-static TIME: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
 /// Revisions in sentences.
 static REVISION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(resource version: |current: )\d+|\(\d+\)"));
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.\d+\.\d+\.\d+$"));
@@ -73,7 +72,9 @@ impl Masks<'_> {
                 for (key, value) in fields {
                     let value = match (key.as_str(), value) {
                         ("managedFields", fields) if !self.sequence.managed_fields || by_default(fields) => continue,
-                        ("resourceVersion", Value::String(version)) if !uid.is_empty() => json!(self.version(uid, version)),
+                        ("resourceVersion", Value::String(version)) if !uid.is_empty() => {
+                            json!(self.version(uid, version))
+                        }
                         ("resourceVersion", Value::String(_)) => json!("<revision>"),
                         ("continue", Value::String(token)) if !token.is_empty() => json!("<token>"),
                         _ => self.value(value, key),
@@ -135,7 +136,14 @@ impl Masks<'_> {
 // accepted: Writes by callers who do not name their field manager are not recorded in managed fields until somebody applies.
 /// Whether everything was written by callers who did not name themselves.
 fn by_default(fields: &Value) -> bool {
-    fields.as_array().is_some_and(|fields| fields.iter().all(|entry| entry["operation"] == "Update" && entry["manager"].as_str().is_some_and(|name| name == "contract" || name.starts_with("kube-apiserver"))))
+    fields.as_array().is_some_and(|fields| {
+        fields.iter().all(|entry| {
+            entry["operation"] == "Update"
+                && entry["manager"]
+                    .as_str()
+                    .is_some_and(|name| name == "contract" || name.starts_with("kube-apiserver"))
+        })
+    })
 }
 
 /// Whether a pattern covers a pointer: `*` stands for one segment, a pattern covers what lies below it.

@@ -299,7 +299,8 @@ fn at(value: &Value, pointer: &str) -> Value {
 fn head(response: &http::Response<Body>) -> (u16, Map<String, Value>) {
     let mut headers = Map::new();
     for name in HEADERS {
-        let values: Vec<&str> = response.headers().get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let values: Vec<&str> =
+            response.headers().get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         if !values.is_empty() {
             headers.insert(name.into(), json!(values.join(", ")));
         }

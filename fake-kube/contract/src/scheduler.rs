@@ -220,7 +220,9 @@ fn pod(random: &mut Rng, unique: &str, index: usize, nodes: usize) -> Value {
 fn node_term(random: &mut Rng) -> Value {
     let expressions: Vec<Value> = (0..random.usize(1..=2))
         .map(|_| match random.u8(..6) {
-            0 => json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": [one(random, &ZONES), "d"] }),
+            0 => {
+                json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": [one(random, &ZONES), "d"] })
+            }
             1 => json!({ "key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": [one(random, &ZONES)] }),
             2 => json!({ "key": "disk", "operator": "Exists" }),
             3 => json!({ "key": "disk", "operator": "DoesNotExist" }),
@@ -270,7 +272,8 @@ impl<'a> Arena<'a> {
         };
         let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
         let request = http::Request::builder().method(method).uri(path).header(CONTENT_TYPE, media);
-        let request = request.header(ACCEPT, "application/json").body(Body::from(bytes)).map_err(|error| error.to_string())?;
+        let request =
+            request.header(ACCEPT, "application/json").body(Body::from(bytes)).map_err(|error| error.to_string())?;
         let response = self.client.send(request).await.map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();

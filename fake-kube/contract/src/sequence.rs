@@ -160,8 +160,8 @@ pub fn load(path: &Path) -> Result<Vec<Sequence>, SequenceError> {
 
 fn read(path: &Path) -> Result<Sequence, SequenceError> {
     let malformed = |detail: String| SequenceError::Malformed { path: path.to_owned(), detail };
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| SequenceError::Unreadable { path: path.to_owned(), source })?;
+    let text =
+        std::fs::read_to_string(path).map_err(|source| SequenceError::Unreadable { path: path.to_owned(), source })?;
     let file: File = serde_yaml_ng::from_str(&text).map_err(|error| malformed(error.to_string()))?;
     let mut steps = Vec::new();
     if let Some(include) = &file.include {

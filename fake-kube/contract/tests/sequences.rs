@@ -32,7 +32,10 @@ async fn fake_kube_answers_as_the_genuine_server_did() {
                 let (differences, unmet) =
                     compare::differences(sequence, &genuine, &masks::masked(sequence, &transcript));
                 found.extend(differences.into_iter().filter(|difference| difference.reason.is_none()).map(|found| {
-                    format!("{} at {}: genuine {:?}, fake-kube {:?}", found.step, found.pointer, found.left, found.right)
+                    format!(
+                        "{} at {}: genuine {:?}, fake-kube {:?}",
+                        found.step, found.pointer, found.left, found.right
+                    )
                 }));
                 found.extend(unmet);
             }

@@ -98,7 +98,8 @@ fn validate_volumes(volumes: &Value, path: &str, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(&path, &volume["name"], error));
         }
         let before = errors.len();
-        let sources = volume.as_object().into_iter().flatten().filter(|(key, value)| *key != "name" && !value.is_null());
+        let sources =
+            volume.as_object().into_iter().flatten().filter(|(key, value)| *key != "name" && !value.is_null());
         // In the order in which the server looks for them, which begins with these.
         let mut sources: Vec<&str> = sources.map(|(key, _)| key.as_str()).collect();
         sources.sort_by_key(|source| (*source != "emptyDir", *source != "hostPath"));
@@ -159,8 +160,7 @@ fn validate_pod_terms(affinity: &Value, path: &str, errors: &mut Vec<FieldError>
         let terms = &affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"];
         for (index, term) in list_of(terms).enumerate() {
             let key = term["topologyKey"].as_str().unwrap_or_default();
-            let path =
-                format!("{path}.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}].topologyKey");
+            let path = format!("{path}.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}].topologyKey");
             if key.is_empty() {
                 errors.push(FieldError::required(&path, "can not be empty"));
             }

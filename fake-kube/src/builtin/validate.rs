@@ -359,9 +359,7 @@ fn wrong_schedule(schedule: &str) -> Option<String> {
         return (!WORDS.contains(&word)).then(|| format!("unrecognized descriptor: {schedule}"));
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();
-    (fields.len() != 5).then(|| {
-        format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "))
-    })
+    (fields.len() != 5).then(|| format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")))
 }
 
 fn lease(new: &Value) -> Vec<FieldError> {
@@ -428,7 +426,11 @@ fn too_large(path: &str, size: usize, errors: &mut Vec<FieldError>) {
 fn size_of(data: &Value, encoded: bool) -> usize {
     let text = |value: &Value| {
         let text = value.as_str().unwrap_or_default();
-        if encoded { text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count() } else { text.len() }
+        if encoded {
+            text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()
+        } else {
+            text.len()
+        }
     };
     data.as_object().into_iter().flatten().map(|(_, value)| text(value)).sum()
 }
