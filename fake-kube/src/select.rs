@@ -312,14 +312,10 @@ impl FieldSelector {
 /// Kinds with fields of their own have another sentence than the rest.
 fn unselectable(builtin: Builtin, path: &str) -> String {
     match builtin {
-        Builtin::Custom
-        | Builtin::Pod
-        | Builtin::Node
-        | Builtin::Namespace
-        | Builtin::Secret
-        | Builtin::Service
-        | Builtin::Event => format!("field label not supported: {path}"),
         Builtin::Job => format!("field label {path:?} not supported for batchv1.Job"),
+        _ if builtin == Builtin::Custom || !selectable_fields(builtin).is_empty() => {
+            format!("field label not supported: {path}")
+        }
         _ => format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
     }
 }

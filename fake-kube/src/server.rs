@@ -288,9 +288,10 @@ impl Server {
                 Ok(Answer::Bytes { code: 200, media: JSON, body })
             }
             _ => {
-                let aggregated = accept
-                    .split(',')
-                    .any(|offer| offer.contains("as=APIGroupDiscoveryList") && offer.contains("v=v2;"));
+                let aggregated = accept.split(',').any(|offer| {
+                    let parts: Vec<&str> = offer.split(';').map(str::trim).collect();
+                    parts.contains(&"as=APIGroupDiscoveryList") && parts.contains(&"v=v2")
+                });
                 let media =
                     if aggregated && matches!(parts.as_slice(), ["api"] | ["apis"]) { AGGREGATED } else { JSON };
                 let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
