@@ -3,6 +3,7 @@
 mod cloud;
 mod completions;
 mod conformance;
+mod contract;
 mod interrupt;
 mod list;
 mod output;
@@ -67,6 +68,8 @@ enum Command {
     Report(report::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
+    /// Compares fake-kube with a genuine API server and scheduler.
+    Contract(contract::Arguments),
     /// Lists the sentences that scenarios may use.
     Steps(steps::Arguments),
     #[command(flatten)]
@@ -127,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Contract(arguments) => contract::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
         Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),

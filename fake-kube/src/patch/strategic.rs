@@ -64,11 +64,9 @@ pub(crate) fn apply(schema: &Schema, target: &mut Value, patch: Value) -> Result
             (Shape::List { strategic: ListKind::Set, .. }, Value::Array(changes)) => {
                 let present = fields.entry(key).or_insert_with(|| Value::Array(Vec::new()));
                 if let Some(present) = present.as_array_mut() {
-                    for change in changes {
-                        if !present.contains(&change) {
-                            present.push(change);
-                        }
-                    }
+                    // What is new stands before what was there.
+                    let new: Vec<Value> = changes.into_iter().filter(|change| !present.contains(change)).collect();
+                    present.splice(0..0, new);
                 }
             }
             (_, change @ Value::Object(_)) => apply(child, fields.entry(key).or_insert(Value::Null), change)?,
