@@ -96,7 +96,7 @@ pub fn load(paths: &[PathBuf], name: Option<&str>) -> Result<Vec<Sequence>, sequ
 
 /// Starts both servers and compares them.
 pub async fn run(programs: &Programs, options: &Options, progress: &Progress<'_>) -> anyhow::Result<Vec<Section>> {
-    let plane = ControlPlane::start(programs, &options.folder, &Definitions::Ours).await?;
+    let plane = ControlPlane::start(programs, &options.folder, &Definitions::Ours, None).await?;
     let genuine = client_of(&plane).await?;
     remove_daemon_sets(&genuine).await.context("the stage of the genuine server")?;
     let cluster = FakeKube::new(fake_kube::Options { seed: options.seed, ..fake_kube::Options::new(Clock::system()) });
