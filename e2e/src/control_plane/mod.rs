@@ -327,7 +327,8 @@ impl Drop for ControlPlane {
     }
 }
 
-fn is_established(crd: &CustomResourceDefinition) -> bool {
+/// Whether the API server has taken a definition up.
+pub(crate) fn is_established(crd: &CustomResourceDefinition) -> bool {
     let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
