@@ -88,9 +88,26 @@ impl State {
             }
             None => (json!(0), Value::Null),
         };
+        let policy = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
+        // Both follow from the class; a pod may repeat them and not choose them.
+        let chosen = [
+            ("integer value of priority", spec["priority"].clone(), priority.clone()),
+            ("string value of PreemptionPolicy", spec["preemptionPolicy"].clone(), policy.clone()),
+        ];
         spec["priority"] = priority;
-        if spec["preemptionPolicy"].is_null() {
-            spec["preemptionPolicy"] = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
+        spec["preemptionPolicy"] = policy;
+        for (what, given, computed) in chosen {
+            if !given.is_null() && given != computed {
+                let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let why = format!(
+                    "the {what} ({}) must not be provided in pod spec; priority admission controller computed {} from the \
+                     given PriorityClass name",
+                    plain(&given),
+                    plain(&computed)
+                );
+                return Err(Status::forbidden(kind, name, why));
+            }
         }
         Ok(())
     }

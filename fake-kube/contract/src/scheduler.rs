@@ -208,9 +208,6 @@ fn pod(random: &mut Rng, unique: &str, index: usize, nodes: usize) -> Value {
         }
         spec["topologySpreadConstraints"] = json!(constraints);
     }
-    if chance(random, 10) {
-        spec["preemptionPolicy"] = json!("Never");
-    }
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": format!("pod-{index}"), "labels": { "app": one(random, &APPS) } }, "spec": spec,

@@ -93,6 +93,8 @@ fn merge_list(items: &Schema, merge_key: &str, present: &mut Value, changes: Vec
         *present = changes.into_iter().filter(|change| change.get("$patch").is_none()).collect();
         return Ok(());
     }
+    // What is new stands before what was there.
+    let mut new = Vec::new();
     for mut change in changes {
         let Some(identity) = change.get(merge_key).cloned() else {
             return Err(Status::bad_request(format!("map: {change} does not contain declared merge key: {merge_key}")));
@@ -108,10 +110,11 @@ fn merge_list(items: &Schema, merge_key: &str, present: &mut Value, changes: Vec
                 if let Some(fields) = change.as_object_mut() {
                     fields.remove("$patch");
                 }
-                present.push(change);
+                new.push(change);
             }
         }
     }
+    present.splice(0..0, new);
     Ok(())
 }
 
