@@ -9,6 +9,7 @@ mod catalogue;
 pub mod chronicle;
 pub mod cli;
 pub mod cloud;
+pub mod compatibility;
 pub mod conformance;
 pub mod contract;
 pub mod control_plane;

@@ -3,7 +3,7 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
-use crate::backend::keep_log;
+use crate::backend::{Program, keep_log};
 use crate::control_plane::{Access, ControlPlane, Definitions, Programs};
 use crate::features::Scenario;
 use crate::scenario::{On, START, Task};
@@ -32,6 +32,9 @@ const REAL_TIME_LIMIT: Duration = Duration::from_secs(90 * 60);
 
 /// The tag of scenarios that wait for more than about seven minutes in sum.
 const CLOCK: &str = "clock";
+
+/// The tag of scenarios in which another controller takes over, and what is missing where it cannot.
+const SECOND_CONTROLLER: &str = "second-controller";
 
 /// The tag of scenarios that wait for days.
 const SLOW: &str = "slow";
@@ -168,12 +171,16 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
 }
 
 /// What a scenario needs that is not there: a clock that can be set forward, where it waits for longer than anybody wants
-/// to, or a controller that goes beyond upstream's.
+/// to, another controller beside the one under test, or a controller that goes beyond upstream's.
 fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     let tagged = |tag: &str| scenario.tags.iter().any(|own| own == tag);
     let waits = tagged(SLOW) || (tagged(CLOCK) && !options.long);
     if waits && !options.on.is_virtual() {
         return Some(CLOCK);
+    }
+    let is_alone = || options.on.is_virtual() || Program::of(&options.on.controller.other()).is_err();
+    if tagged(SECOND_CONTROLLER) && is_alone() {
+        return Some(SECOND_CONTROLLER);
     }
     (tagged(EXTENSION) && options.on.controller == UnderTest::Upstream).then_some(EXTENSION)
 }

@@ -150,7 +150,12 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         Verdict::Failed(Failure { step, message, last_observed, timeline: recorder.timeline() })
     };
     let mut world = match World::start(Start {
-        setting: Setting { on: task.on.clone(), control_plane: task.control_plane.clone(), logs: task.logs.clone() },
+        setting: Setting {
+            on: task.on.clone(),
+            control_plane: task.control_plane.clone(),
+            certificate: None,
+            logs: task.logs.clone(),
+        },
         seed: task.seed,
         families: families(&task.scenario),
         recorder: recorder.clone(),

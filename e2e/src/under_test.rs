@@ -19,6 +19,18 @@ pub enum UnderTest {
     Program(PathBuf),
 }
 
+impl UnderTest {
+    /// The controller that takes its place, and whose place it takes.
+    #[must_use]
+    pub fn other(&self) -> Self {
+        match self {
+            Self::Ours | Self::Program(_) => Self::Upstream,
+            Self::Upstream => Self::Ours,
+            Self::Nothing => Self::Nothing,
+        }
+    }
+}
+
 impl FromStr for UnderTest {
     type Err = String;
 

@@ -3,6 +3,7 @@
 
 use crate::backend::{Backend, CONTROLLER, Embedded, RealTime, SLACK, Setting};
 use crate::cloud::{Cloud, Instance};
+use crate::compatibility::Census;
 use crate::eventually::{self, NotInTime, Seen};
 use crate::invariants::Invariants;
 use crate::recorder::Recorder;
@@ -61,6 +62,8 @@ pub struct World {
     pub former_leader: Option<String>,
     /// Instances that a step launched itself, by the cluster whose tags they carry.
     pub strays: BTreeMap<String, String>,
+    /// What there was before another controller took over.
+    pub census: Option<Census>,
 }
 
 /// The NodeClaim that a scenario is about, with its instance.
@@ -94,6 +97,7 @@ impl World {
             manifests: start.manifests,
             former_leader: None,
             strays: BTreeMap::new(),
+            census: None,
         })
     }
 

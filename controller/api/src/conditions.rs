@@ -375,7 +375,13 @@ impl<'a> BoundConditions<'a> {
             .filter(|condition| self.set.dependents.contains(&condition.type_.as_str()))
             .filter(|condition| !condition.is_true() || condition.observed_generation != current)
             .collect();
+        // What changed last comes first, also of what changed in one look; what was never set stays in its order.
+        let never_set = unhealthy.iter().filter(|condition| condition.last_transition_time == self.object.created);
+        let never_set: Vec<&Condition> = never_set.copied().collect();
+        unhealthy.retain(|condition| condition.last_transition_time != self.object.created);
+        unhealthy.reverse();
         unhealthy.sort_by_key(|condition| std::cmp::Reverse(condition.last_transition_time));
+        unhealthy.extend(never_set);
         let is_false =
             unhealthy.iter().any(|condition| condition.is_false() && condition.observed_generation == current);
         let message = unhealthy

@@ -254,6 +254,10 @@ fn term_query(term: &AmiSelectorTerm) -> ImageQuery {
     ImageQuery { filters, owners, variants: BTreeMap::new() }
 }
 
+/// What `AMIsReady` says of an alias of Amazon Linux 2 for a cluster too new for it.
+const AL2_UNSUPPORTED: &str = "getting AMI queries, AL2 aliases are no longer supported on EKS 1.33+ \
+                               (see https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions-standard.html#kubernetes-1-33)";
+
 /// The parameters that publish an alias's images, with the variants each image serves.
 fn alias_parameters(
     family: Option<AmiFamily>,
@@ -270,9 +274,7 @@ fn alias_parameters(
             if minor(kubernetes) >= 33 {
                 return Err(ImageError::Unsupported {
                     reason: "UnsupportedAlias",
-                    message:
-                        "AL2 aliases are no longer supported on EKS 1.33+; use another family, or select images by id"
-                            .to_owned(),
+                    message: AL2_UNSUPPORTED.to_owned(),
                 });
             }
             let path = |directory: &str, name: &str| {
@@ -419,7 +421,7 @@ mod tests {
             "al2@latest",
             "1.33",
             expect![[r#"
-                AL2 aliases are no longer supported on EKS 1.33+; use another family, or select images by id
+                getting AMI queries, AL2 aliases are no longer supported on EKS 1.33+ (see https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions-standard.html#kubernetes-1-33)
             "#]],
         );
     }

@@ -104,15 +104,11 @@ impl Resources {
         }
     }
 
-    /// Subtracts `other` resource by resource; results may be negative.
+    /// Subtracts `other` resource by resource; results may be negative. What is not there cannot be overdrawn: the kubelet may
+    /// reserve process ids, of which no machine has a capacity.
     pub fn subtract(&mut self, other: &Self) {
-        for (name, quantity) in &other.0 {
-            match self.0.get_mut(name) {
-                Some(present) => *present -= *quantity,
-                None => {
-                    self.0.insert(name.clone(), Quantity::ZERO - *quantity);
-                }
-            }
+        for (name, quantity) in &mut self.0 {
+            *quantity -= other.get(name);
         }
     }
 
@@ -143,7 +139,7 @@ impl Resources {
         sum
     }
 
-    /// The difference of two.
+    /// The difference of two, of what `self` has.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let mut difference = self.clone();
@@ -210,7 +206,7 @@ mod tests {
         sum.add(&resources(&[("cpu", "500m"), ("pods", "1")]));
         assert_eq!(sum.to_string(), r#"{"cpu":"1500m","memory":"1Gi","pods":"1"}"#);
         sum.subtract(&resources(&[("cpu", "2"), ("gpu", "1")]));
-        assert_eq!(sum.to_string(), r#"{"cpu":"-500m","gpu":"-1","memory":"1Gi","pods":"1"}"#);
+        assert_eq!(sum.to_string(), r#"{"cpu":"-500m","memory":"1Gi","pods":"1"}"#);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::error::{Context as _, ReconcileError};
 use crate::events::{Event, reference};
 use crate::mirror::Watched;
 use crate::reconcile::Context;
+use controller_api::HasConditions;
+use controller_api::conditions::ConditionSet;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -49,7 +51,11 @@ pub(crate) async fn object<K: Patchable>(
 
 /// Writes what differs in `status`, with an optimistic lock, and tells of conditions that changed their status. Answers
 /// the object as stored; `before` itself if nothing differs.
-pub(crate) async fn status<K: Patchable>(context: &Context, before: &K, after: &K) -> Result<K, ReconcileError> {
+pub(crate) async fn status<K: Patchable + HasConditions>(
+    context: &Context,
+    before: &K,
+    after: &K,
+) -> Result<K, ReconcileError> {
     if before == after {
         return Ok(before.clone());
     }
@@ -64,7 +70,7 @@ pub(crate) async fn status<K: Patchable>(context: &Context, before: &K, after: &
         .patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .context(format_args!("patching the status of {} {name}", K::kind(&())))?;
-    for (type_, message) in transitions(from, to) {
+    for (type_, message) in transitions(from, to, &K::SET) {
         context.events.publish(Event::normal(reference(before), type_, message));
     }
     context.mirror.observe(answer.clone());
@@ -166,21 +172,26 @@ fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Map<
     (!patch.is_empty()).then_some(patch)
 }
 
-/// Conditions that were there before and have another status now, each with the message of its event (core spec §10.5).
-fn transitions(from: &Map<String, Value>, to: &Map<String, Value>) -> Vec<(String, String)> {
+/// Conditions that have another status than before, each with the message of its event (core spec §10.5). The root and those
+/// it depends on are unknown before they are first set; of any other condition nobody tells that it is new.
+fn transitions(from: &Map<String, Value>, to: &Map<String, Value>, set: &ConditionSet) -> Vec<(String, String)> {
     fn conditions(status: &Map<String, Value>) -> impl Iterator<Item = &Value> {
         status.get("conditions").and_then(Value::as_array).into_iter().flatten()
     }
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     let transition = |after: &Value| {
-        let before = conditions(from).find(|before| before["type"] == after["type"])?;
-        if before["status"] == after["status"] {
+        let (type_, message) = (text(after, "type"), text(after, "message"));
+        let is_expected = set.root == type_ || set.dependents.contains(&type_.as_str());
+        let before = match conditions(from).find(|before| before["type"] == after["type"]) {
+            Some(before) => text(before, "status"),
+            None if is_expected => "Unknown".to_owned(),
+            None => return None,
+        };
+        if before == text(after, "status") {
             return None;
         }
-        let (type_, message) = (text(after, "type"), text(after, "message"));
         let mut told = format!(
-            "Status condition transitioned, Type: {type_}, Status: {} -> {}, Reason: {}",
-            text(before, "status"),
+            "Status condition transitioned, Type: {type_}, Status: {before} -> {}, Reason: {}",
             text(after, "status"),
             text(after, "reason")
         );
@@ -212,17 +223,24 @@ mod tests {
     }
 
     #[test]
-    fn only_conditions_seen_before_with_another_status_are_transitions() {
-        let status = |ready: &str, message: &str| {
-            let reason = "SubnetsNotFound";
-            let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": reason, "message": message});
-            json!({"conditions": [condition("SubnetsReady", ready), condition("Same", "True")]})
-        };
-        let (before, mut after) = (status("True", ""), status("False", "none"));
-        after["conditions"].as_array_mut().unwrap().push(json!({"type": "New", "status": "True"}));
-        let told = transitions(before.as_object().unwrap(), after.as_object().unwrap());
-        let message = "Status condition transitioned, Type: SubnetsReady, Status: True -> False, \
-                       Reason: SubnetsNotFound, Message: none";
-        assert_eq!(told, [("SubnetsReady".to_owned(), message.to_owned())]);
+    fn conditions_with_another_status_are_transitions_and_expected_ones_were_unknown() {
+        let set = ConditionSet { root: "Ready", dependents: &["SubnetsReady", "AMIsReady", "Awaited"] };
+        let condition = |type_: &str, status: &str, message: &str| json!({"type": type_, "status": status, "reason": "Why", "message": message});
+        let before = json!({"conditions": [condition("SubnetsReady", "True", ""), condition("Same", "True", "")]});
+        let after = json!({"conditions": [
+            condition("SubnetsReady", "False", "none"),
+            condition("Same", "True", ""),
+            condition("AMIsReady", "True", ""),
+            condition("Awaited", "Unknown", ""),
+            condition("New", "True", ""),
+        ]});
+        let told = transitions(before.as_object().unwrap(), after.as_object().unwrap(), &set);
+        let expected = [
+            ("SubnetsReady", "Type: SubnetsReady, Status: True -> False, Reason: Why, Message: none"),
+            ("AMIsReady", "Type: AMIsReady, Status: Unknown -> True, Reason: Why"),
+        ];
+        let expected =
+            expected.map(|(type_, text)| (type_.to_owned(), format!("Status condition transitioned, {text}")));
+        assert_eq!(told, expected);
     }
 }

@@ -233,10 +233,10 @@ async fn act(context: &Context, claim: &NodeClaim, notice: &Notice) -> Result<()
             action = notice.action.as_str(),
             "initiating delete from interruption message"
         );
-    }
-    context.events.publish(terminating(reference(claim), "NodeClaim"));
-    if let Some(node) = &node {
-        context.events.publish(terminating(reference(&**node), "Node"));
+        context.events.publish(terminating(reference(claim), "NodeClaim"));
+        if let Some(node) = &node {
+            context.events.publish(terminating(reference(&**node), "Node"));
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::invariants::Invariants;
 use crate::recorder::Recorder;
 use crate::scenario::On;
 use crate::under_test::UnderTest;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use controller::RunHandles;
 use controller_clock::Clock;
 use jiff::Timestamp;
@@ -158,6 +158,10 @@ impl Backend for Embedded {
         let mut killed = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
         killed.run.get_mut().shutdown().await;
         Ok(())
+    }
+
+    async fn replace_controller(&mut self) -> anyhow::Result<()> {
+        bail!("in virtual time there is no other controller")
     }
 
     fn is_controlled(&self) -> bool {

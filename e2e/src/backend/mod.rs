@@ -83,6 +83,10 @@ pub trait Backend {
     /// Ends a replica as a crash would: nothing it was about to do is done.
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()>;
 
+    /// Stops every replica as a Deployment that is scaled down does, and starts as many of the other controller on the same
+    /// cluster and cloud, with the same environment.
+    async fn replace_controller(&mut self) -> anyhow::Result<()>;
+
     /// Whether a replica of the controller runs.
     fn is_controlled(&self) -> bool;
 

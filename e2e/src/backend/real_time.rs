@@ -17,6 +17,7 @@ use crate::loopback;
 use crate::recorder::{Call, Recorder};
 use crate::scenario::On;
 use crate::temporary::TemporaryFolder;
+use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
 use controller_clock::Clock;
@@ -39,6 +40,8 @@ use tokio::task::JoinSet;
 const AUDIT_EVERY: Duration = Duration::from_millis(50);
 /// How often AWS's cloud controller looks at nodes that are not ready (--node-monitor-period).
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
+/// How long a controller may take to end once it is asked to, which is what a pod is given.
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -49,6 +52,9 @@ pub struct Setting {
     pub on: On,
     /// The control plane, for the backend that has one.
     pub control_plane: Option<Access>,
+    /// The certificate of fake-kube. `None`: one of its own. The authority is hashed into every EC2NodeClass, so that clusters
+    /// whose hashes are to be compared share one.
+    pub certificate: Option<ServingCertificate>,
     /// Where the logs of the controller's processes are kept. `None`: nowhere.
     pub logs: Option<PathBuf>,
 }
@@ -82,6 +88,7 @@ impl ApiServer {
 pub struct RealTime {
     name: BackendName,
     api: ApiServer,
+    controller: UnderTest,
     program: Program,
     clock: Clock,
     environment: BTreeMap<String, String>,
@@ -111,7 +118,7 @@ impl RealTime {
         recorder: Recorder,
         invariants: Invariants,
     ) -> anyhow::Result<Self> {
-        let Setting { on, control_plane, logs } = setting;
+        let Setting { on, control_plane, certificate, logs } = setting;
         let program = Program::of(&on.controller)?;
         let clock = Clock::system();
         recorder.set_clock(clock.clone());
@@ -137,7 +144,10 @@ impl RealTime {
             (BackendName::Embedded, _) => {
                 let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("a socket for Kubernetes")?;
                 let url = format!("https://{}", listener.local_addr()?);
-                let certificate = ServingCertificate::generate(&["localhost", "127.0.0.1"], clock.now())?;
+                let certificate = match certificate {
+                    Some(certificate) => certificate,
+                    None => ServingCertificate::generate(&["localhost", "127.0.0.1"], clock.now())?,
+                };
                 // Every replica that may ever be started has a token, which is its name.
                 let users = (0..1_000).map(|number| User::Controller(number).name()).map(|name| (name.clone(), name));
                 let cluster = FakeCluster::new(Options {
@@ -196,10 +206,11 @@ impl RealTime {
         environment.extend(process_environment(&ec2_url, REGION));
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;
-        let (replicas, name) = (BTreeMap::new(), on.backend);
+        let (replicas, name, controller) = (BTreeMap::new(), on.backend, on.controller);
         Ok(Self {
             name,
             api,
+            controller,
             program,
             clock,
             environment,
@@ -210,6 +221,13 @@ impl RealTime {
             logs,
             parts: RefCell::new(parts),
         })
+    }
+}
+
+impl RealTime {
+    /// The account in fake-ec2.
+    pub(crate) fn account(&self) -> &Account {
+        self.api.account()
     }
 }
 
@@ -339,6 +357,22 @@ impl Backend for RealTime {
 
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?.process.kill().await
+    }
+
+    async fn replace_controller(&mut self) -> anyhow::Result<()> {
+        let other = self.controller.other();
+        self.program = Program::of(&other)?;
+        self.controller = other;
+        let stopped = std::mem::take(&mut self.replicas);
+        let numbers: Vec<usize> = stopped.keys().copied().collect();
+        anyhow::ensure!(!numbers.is_empty(), "no controller runs that another could follow");
+        for mut replica in stopped.into_values() {
+            replica.process.stop(STOPPED_WITHIN).await?;
+        }
+        for number in numbers {
+            self.start_controller(number).await?;
+        }
+        Ok(())
     }
 
     fn is_controlled(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The command line. Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 the backend could not start.
 
 mod cloud;
+mod compare;
 mod completions;
 mod conformance;
 mod contract;
@@ -66,6 +67,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Writes report.html and junit.xml anew from the report.json of a run, or compares conformance reports.
     Report(report::Arguments),
+    /// Gives the same manifests to our controller and to upstream's and tells where they differ.
+    Compare(compare::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
     /// Compares fake-kube with a genuine API server and scheduler.
@@ -129,6 +132,7 @@ pub fn main() -> ExitCode {
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Contract(arguments) => contract::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),

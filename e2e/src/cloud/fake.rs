@@ -9,7 +9,7 @@ use fake_ec2::{Bootstrapped, CapacityType, FakeEc2, FaultRule, Impairment, Journ
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// fake-ec2 in process.
 pub struct FakeCloud {
@@ -137,6 +137,15 @@ fn call(entry: &JournalEntry) -> CloudCall {
 
 #[async_trait::async_trait(?Send)]
 impl Cloud for FakeCloud {
+    async fn launch_templates(&self) -> anyhow::Result<BTreeSet<String>> {
+        Ok(self.ec2.cloud().launch_templates().into_iter().map(|template| template.name).collect())
+    }
+
+    async fn instance_profiles(&self) -> anyhow::Result<BTreeMap<String, Option<String>>> {
+        let profiles = self.ec2.cloud().instance_profiles().into_iter();
+        Ok(profiles.map(|profile| (profile.name, profile.role)).collect())
+    }
+
     async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
         let names: BTreeMap<String, String> =
             self.ec2.cloud().images().into_iter().map(|image| (image.id, image.name)).collect();

@@ -97,6 +97,12 @@ pub trait Cloud {
     /// Every call so far, in the order of the answers.
     async fn calls(&self) -> anyhow::Result<Vec<CloudCall>>;
 
+    /// The names of the launch templates there are.
+    async fn launch_templates(&self) -> anyhow::Result<BTreeSet<String>>;
+
+    /// The names of the instance profiles there are, each with its role.
+    async fn instance_profiles(&self) -> anyhow::Result<BTreeMap<String, Option<String>>>;
+
     /// The spot offers of the market, with the facts of their types.
     async fn spot_offers(&self) -> anyhow::Result<Vec<SpotOffer>>;
 

@@ -4,6 +4,7 @@
 //! sleeps for a fixed time, unless time passing is what the sentence says.
 
 mod capacity;
+mod compatibility;
 mod deployment;
 mod disruption;
 mod interruption;
@@ -81,7 +82,7 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 13] = [
+        let groups: [(&'static str, Register); 14] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
@@ -94,6 +95,7 @@ impl Vocabulary {
             ("resilience", resilience::register),
             ("operations", operations::register),
             ("deployment", deployment::register),
+            ("compatibility", compatibility::register),
             ("time", time::register),
         ];
         for (group, register) in groups {

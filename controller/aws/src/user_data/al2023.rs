@@ -1,7 +1,7 @@
 //! Amazon Linux 2023: a NodeConfig for nodeadm, after the class's own parts.
 
 use super::mime::{self, NODE_CONFIG, Part, SHELL_SCRIPT};
-use super::{Bootstrap, UserDataError};
+use super::{Bootstrap, UserDataError, yaml};
 use serde_json::{Map, Value, json};
 use serde_yaml_ng::Value as Yaml;
 
@@ -10,7 +10,7 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError>
         Some(text) if !text.is_empty() => custom_parts(text)?,
         _ => Vec::new(),
     };
-    let config = format!("# Karpenter Generated NodeConfig\n{}", yaml(&node_config(bootstrap)?));
+    let config = format!("# Karpenter Generated NodeConfig\n{}", yaml::write(&node_config(bootstrap)?));
     parts.push(Part::new(NODE_CONFIG, config));
     Ok(mime::write(&parts))
 }
@@ -64,27 +64,4 @@ fn kubelet_config(bootstrap: &Bootstrap<'_>) -> Map<String, Value> {
     });
     config.insert("registerWithTaints".to_owned(), taints.collect());
     config
-}
-
-/// YAML with keys in alphabetical order, whatever order the values were built in.
-fn yaml(value: &Value) -> String {
-    serde_yaml_ng::to_string(&sorted(value)).expect("JSON values are always YAML")
-}
-
-fn sorted(value: &Value) -> Yaml {
-    match value {
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort();
-            Yaml::Mapping(keys.into_iter().map(|key| (Yaml::from(key.as_str()), sorted(&map[key]))).collect())
-        }
-        Value::Array(list) => Yaml::Sequence(list.iter().map(sorted).collect()),
-        Value::String(text) => Yaml::from(text.as_str()),
-        Value::Bool(flag) => Yaml::from(*flag),
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => Yaml::from(integer),
-            (None, float) => Yaml::from(float.unwrap_or_default()),
-        },
-        Value::Null => Yaml::Null,
-    }
 }

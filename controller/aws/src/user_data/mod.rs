@@ -4,6 +4,7 @@
 mod al2;
 mod al2023;
 mod mime;
+mod yaml;
 
 use crate::kubelet::Kubelet;
 use base64::Engine;

@@ -51,7 +51,9 @@ impl PlannedNode {
             requirements: self.launch_requirements().to_api(),
             resources: ResourceRequirements { requests: self.requests.to_api() },
             node_class_ref: template.spec.node_class_ref.clone(),
-            termination_grace_period: template.spec.termination_grace_period.clone(),
+            // Written as Go writes it, unlike the times that keep their text.
+            termination_grace_period: (template.spec.termination_grace_period.as_ref())
+                .map(|grace| grace.as_duration().into()),
             expire_after: template.spec.expire_after.clone(),
         };
         let metadata = ObjectMeta {
