@@ -74,6 +74,10 @@ apiserver: build ## The @essential scenarios with our controller on a genuine co
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
+.PHONY: contract
+contract: build ## fake-kube beside a genuine control plane: request sequences, definitions, both schedulers
+	$(TRYSQUARE) contract
+
 ##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
 .PHONY: clients guide kubectl-test clients-test report-test
 clients: ## Make kubectl, the AWS CLI and boto3, once, and print where they are

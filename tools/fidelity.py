@@ -1,15 +1,29 @@
 #!/usr/bin/env python3
-"""Prints docs/fidelity.md from the `// fidelity:` marks in fake-ec2/src; `--check` compares it with the file."""
+"""Prints docs/fidelity.md from the `// fidelity:` marks in fake-ec2/src and from the accepted differences in
+fake-kube/contract; `--check` compares it with the file."""
 
 import difflib, pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "fake-ec2/src", ROOT / "docs/fidelity.md"
 KIND = re.compile(r"(?:^|; )(documented|observed|assumed)(?=[(:])")
-INTRODUCTION = """# How faithful fake-ec2 is
+CONTRACT = ROOT / "fake-kube/contract"
+INTRODUCTION = """# How faithful the fakes are
 
-Written by `tools/fidelity.py` from the marks in `fake-ec2/src`; change those. A behaviour without a sentence is
-named by its function. What fake-kube leaves out is listed in [its README](../fake-kube/README.md#known-gaps).
+Written by `tools/fidelity.py` from the marks in `fake-ec2/src` and from the sequences in `fake-kube/contract`; change
+those. The first three tables are about fake-ec2, where a behaviour without a sentence is named by its function; the last is
+about fake-kube, which is compared with a genuine API server by `make contract`.
+"""
+KUBE = """
+## fake-kube: accepted differences ({count})
+
+`make contract` plays every sequence of requests to fake-kube and to the genuine kube-apiserver of the version in
+`tools/versions`, and compares status, headers and body of every reply and every event of watches. Uids, times and
+revisions are masked. What fake-kube leaves out altogether is listed in
+[its README](../fake-kube/README.md#known-gaps).
+
+| difference | where | sequences |
+|---|---|---|
 """
 TITLES = {
     "documented": "AWS documents it; the page is named.",
@@ -56,6 +70,22 @@ def marks(path):
             yield kind, page, "; ".join(said) or subject(lines, first, last)
 
 
+def accepted():
+    """Every (reason, places, sequences) that the sequences accept, and what the masks accept everywhere."""
+    found = {}
+    for path in sorted((CONTRACT / "sequences").rglob("*.yaml")):
+        for braces in re.findall(r"differs: \{(.*?)\}(?:\}|$)", path.read_text(), re.M):
+            for place, quoted, plain in re.findall(r'(/[\w/*~-]*): *(?:"([^"]*)"|([^,}]*))', braces):
+                places, sequences = found.setdefault((quoted or plain).strip().rstrip("."), (set(), set()))
+                places.add(re.sub(r"^/(body|headers|events)", r"\1", place))
+                sequences.add(path.stem)
+    for path in sorted((CONTRACT / "src").glob("*.rs")):
+        for mark in re.findall(r"// accepted: (.*(?:\n\s*// .*)*)", path.read_text()):
+            sentence = re.sub(r"\n\s*// ", " ", mark).strip().rstrip(".")
+            found[sentence] = ({"everywhere"}, {"all"})
+    return sorted((reason, sorted(places), sorted(sequences)) for reason, (places, sequences) in found.items())
+
+
 def document():
     rows = {kind: set() for kind in TITLES}
     for path in SOURCE.rglob("*.rs"):
@@ -67,6 +97,10 @@ def document():
         text += "| behaviour | page | file |\n|---|---|---|\n"
         for page, sentence, file in sorted(found):
             text += "| {} | {} | `{}` |\n".format(*(cell.replace("|", "\\|") for cell in (sentence, page or "–", file)))
+    rows = accepted()
+    text += KUBE.format(count=len(rows))
+    for reason, places, sequences in rows:
+        text += f"| {reason} | {', '.join(f'`{place}`' for place in places)} | {', '.join(sequences)} |\n"
     return text
 
 

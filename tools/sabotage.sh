@@ -3,6 +3,7 @@
 # the checkout; its first lines say what it breaks and which scenarios must fail for it.
 #
 #   # expect: <tag expression>     scenarios that must all fail under the patch
+#   # sequence: <name>             or the request sequence that must fail: fake-kube against what a genuine server answered
 #
 # Usage: tools/sabotage.sh [PATCH…]     all patches by default
 set -euo pipefail
@@ -19,14 +20,32 @@ if [ ! -d "$CARGO_TARGET_DIR" ] && [ -d "$source_target" ]; then
   cp -a "$source_target" "$CARGO_TARGET_DIR"
 fi
 
-[ $# -gt 0 ] || set -- "$root"/e2e/sabotage/*.patch
+[ $# -gt 0 ] || set -- "$root"/e2e/sabotage/*.patch "$root"/fake-kube/contract/sabotage/*.patch
 caught=0 missed=0
 for patch in "$@"; do
   name=$(basename "$patch" .patch)
   expect=$(sed -n 's/^# expect: //p' "$patch")
+  sequence=$(sed -n 's/^# sequence: //p' "$patch")
   echo
   echo "== $name: $(sed -n 's/^# breaks: //p' "$patch")"
   patch --quiet --strip 1 --directory "$copy" < "$patch"
+  if [ -n "$sequence" ]; then
+    # Unoptimised: fake-kube alone is built anew for each, and plays one sequence.
+    set +e
+    (cd "$copy" && CONTRACT_SEQUENCES=$sequence CARGO_PROFILE_DEV_OPT_LEVEL=0 \
+      cargo test --quiet --package fake-kube-contract --test sequences > "$copy/sequence.txt" 2>&1)
+    set -e
+    if grep -qE '^[1-9][0-9]* sequences differ$' "$copy/sequence.txt"; then
+      caught=$((caught + 1))
+      grep -A 2 -E '^[1-9][0-9]* sequences differ$' "$copy/sequence.txt" | sed '1d; s/^/   /' | cut -c 1-200
+    else
+      missed=$((missed + 1))
+      echo "   NOT NOTICED"
+      tail -n 20 "$copy/sequence.txt" | sed 's/^/   /'
+    fi
+    patch --quiet --strip 1 --reverse --directory "$copy" < "$patch"
+    continue
+  fi
   (cd "$copy" && cargo build --quiet --package e2e --bin trysquare)
   report=$copy/sabotage-report
   rm -rf "$report"

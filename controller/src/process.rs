@@ -31,10 +31,17 @@ async fn run(args: Args) -> anyhow::Result<()> {
     tracing::subscriber::set_global_default(telemetry::subscriber(settings.log_level, clock.clone()))?;
     let config = kube::Config::infer().await.context("finding the Kubernetes API server")?;
     use_authority_of(&mut settings, &config);
-    let kube = kube::Client::try_from(config).context("connecting to the Kubernetes API server")?;
+    let kube = client(config).context("connecting to the Kubernetes API server")?;
     let aws = controller_aws::Clients::new(controller_aws::SdkSettings::default()).await?;
     let stop = CancellationToken::new();
     until_asked_to_end(stop.clone(), crate::run(settings, kube, aws, clock, stop)).await?
+}
+
+/// A client as the controller wants it. The library would send a request that was answered with 429 again by itself, for
+/// seconds: but an eviction that a budget forbids is an answer, which is counted, told and tried again in its turn.
+pub fn client(mut config: kube::Config) -> kube::Result<kube::Client> {
+    config.default_retry = false;
+    kube::Client::try_from(config)
 }
 
 /// An environment variable.

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// than thirty seconds (aws §5.2), and a crash right after a launch must be covered by it.
 const UNCLAIMED_LIMIT: SignedDuration = SignedDuration::from_secs(210);
 
+/// What EC2 itself sets on every instance of a fleet.
+const FLEET_TAG: &str = "aws:ec2:fleet-id";
+
 /// From a spot notice to the reclaim.
 const NOTICE: SignedDuration = SignedDuration::from_secs(120);
 /// How soon after a notice the drain must have begun. Messages take a second or two; the rest is for a busy controller.
@@ -245,6 +248,10 @@ fn launches_outside_selected_subnets(seen: &Seen, history: &mut History) -> Vec<
     let mut broken = Vec::new();
     for instance in ours(seen) {
         let Some(class) = instance.tag("karpenter.k8s.aws/ec2nodeclass") else { continue };
+        // A person may launch what looks like one of ours wherever there is a subnet; the controller asks for fleets.
+        if instance.tag(FLEET_TAG).is_none() {
+            continue;
+        }
         // Once, when first seen: a selection may change later without making the launch wrong.
         if !history.checked_launches.insert(instance.id.clone()) {
             continue;

@@ -224,7 +224,9 @@ async fn carry_out(
         let late = world.backend().is_real_time() && asserts && started.elapsed() < SLACK;
         let waited = |error: &anyhow::Error| error.downcast_ref::<NotInTime>().is_some();
         match outcome {
-            Ok(Err(error)) if late && !waited(&error) => tokio::time::sleep(LOOK_AGAIN).await,
+            Ok(Err(error)) if late && !waited(&error) && world.broken_invariant().is_none() => {
+                tokio::time::sleep(LOOK_AGAIN).await
+            }
             outcome => return outcome,
         }
     }

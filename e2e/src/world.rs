@@ -156,8 +156,13 @@ impl World {
         &self,
         expected: &str,
         limit: Duration,
-        look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
+        mut look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
+        // Who waits for a controller that has ended waits in vain.
+        let look = async || match look().await? {
+            Seen::NotYet(seen) => self.backend.check_alive().map(|()| Seen::NotYet(seen)),
+            seen => Ok(seen),
+        };
         let outcome = eventually::eventually(expected, self.bearing(limit), look).await;
         if let Some(late) = outcome.as_ref().err().and_then(|error| error.downcast_ref::<NotInTime>()) {
             self.observe(&late.last_seen);

@@ -148,6 +148,8 @@ fn help_has_examples_and_fits_into_a_hundred_columns() {
     for command in [
         "",
         "test",
+        "conformance",
+        "report",
         "list",
         "steps",
         "cloud",

@@ -189,6 +189,13 @@ fn a_pass_that_a_controller_that_does_nothing_has_too_is_marked() {
     assert_eq!(cell(&document, BARE, 0).passed_when_idle, None, "nothing is known: it was not run with the other");
     assert_eq!(document.columns[0].passed_when_idle, Some(1));
     assert_eq!(document.columns.len(), 1, "the idle controller is no column unless it is asked for");
+    // As a column it is the control of the others without a word.
+    let nothing = by("nothing", vec![result(scenario("a", &[ROW]), failed()), pass("c", OTHER)]);
+    let document = report_of([run(vec![pass("a", ROW), pass("c", OTHER)]), run(nothing)].concat());
+    assert!(document.compared_with_idle);
+    let marks = [ROW, OTHER].map(|row| cell(&document, row, 0).passed_when_idle);
+    assert_eq!(marks, [Some(false), Some(true)]);
+    assert_eq!((cell(&document, ROW, 1).outcome, document.columns[1].passed_when_idle), (Outcome::Failed, Some(1)));
 }
 
 #[test]

@@ -124,6 +124,7 @@ fn one_whose_tester_is_killed_does_not_live_on() {
             if folder.left().iter().any(|line| line.starts_with("/bin/sh")) == wanted {
                 return true;
             }
+            #[allow(clippy::disallowed_methods)] // Other processes are waited for, in real time.
             std::thread::sleep(Duration::from_millis(100));
         }
         false

@@ -31,7 +31,7 @@ impl State {
     /// What admission plug-ins and allocators do to an object that is being created.
     pub(crate) fn admit(&mut self, kind: &Kind, object: &mut Value) -> Result<(), Status> {
         match kind.builtin {
-            Builtin::Pod => self.admit_pod(kind, object),
+            Builtin::Pod => self.admit_pod(kind, object).and_then(|()| self.check_account(kind, object)),
             Builtin::Service => {
                 self.address_service(&mut object["spec"]);
                 Ok(())
@@ -50,6 +50,21 @@ impl State {
         if spec["clusterIP"].is_string() && spec["clusterIPs"].is_null() {
             spec["clusterIPs"] = json!([spec["clusterIP"]]);
         }
+    }
+
+    /// A pod that names a service account needs it; the default one may still be on its way here.
+    fn check_account(&self, kind: &Kind, object: &Value) -> Result<(), Status> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let account = text(&object["spec"]["serviceAccountName"]);
+        let accounts = self.builtin(&crate::resources::SERVICE_ACCOUNTS)?;
+        let mirror = object["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
+        if account == "default" || mirror || self.store.table(accounts.table).get(&namespace, &account).is_some() {
+            return Ok(());
+        }
+        let why =
+            format!("error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found");
+        Err(Status::forbidden(kind, &name, why))
     }
 
     fn admit_pod(&self, kind: &Kind, object: &mut Value) -> Result<(), Status> {
@@ -73,9 +88,26 @@ impl State {
             }
             None => (json!(0), Value::Null),
         };
+        let policy = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
+        // Both follow from the class; a pod may repeat them and not choose them.
+        let chosen = [
+            ("integer value of priority", spec["priority"].clone(), priority.clone()),
+            ("string value of PreemptionPolicy", spec["preemptionPolicy"].clone(), policy.clone()),
+        ];
         spec["priority"] = priority;
-        if spec["preemptionPolicy"].is_null() {
-            spec["preemptionPolicy"] = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
+        spec["preemptionPolicy"] = policy;
+        for (what, given, computed) in chosen {
+            if !given.is_null() && given != computed {
+                let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let why = format!(
+                    "the {what} ({}) must not be provided in pod spec; priority admission controller computed {} from the \
+                     given PriorityClass name",
+                    plain(&given),
+                    plain(&computed)
+                );
+                return Err(Status::forbidden(kind, name, why));
+            }
         }
         Ok(())
     }

@@ -39,6 +39,13 @@ pub(crate) fn from_storage(kind: &Kind, object: &mut Value) {
     object["apiVersion"] = json!(kind.api_version());
     if kind.conversion == Conversion::Events {
         rename(object, |core, new| (core, new));
+        if let Some(fields) = object.as_object_mut() {
+            for key in ["reportingController", "reportingInstance"] {
+                if fields.get(key).is_some_and(|value| value == "") {
+                    fields.remove(key);
+                }
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     kinds::{Builtin, Kind},
     read::ListRequest,
     state::{State, format_time},
-    status::Status,
+    status::{FieldError, Status},
     store::{Address, Stored},
 };
 
@@ -58,20 +58,20 @@ impl DeleteOptions {
 
     /// Reads a `DeleteOptions` object.
     pub(crate) fn from_json(body: &Value) -> Result<Self, Status> {
-        let propagation = match body["propagationPolicy"].as_str() {
+        let given = &body["propagationPolicy"];
+        let invalid = |error| Status::invalid_options("DeleteOptions", &[error]);
+        if given.is_string() && body["orphanDependents"].is_boolean() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            return Err(invalid(FieldError::invalid("propagationPolicy", given, detail)));
+        }
+        let propagation = match given.as_str() {
             None => (body["orphanDependents"] == true).then_some(Propagation::Orphan),
             Some("Background") => Some(Propagation::Background),
             Some("Foreground") => Some(Propagation::Foreground),
             Some("Orphan") => Some(Propagation::Orphan),
-            Some(other) => {
-                return Err(Status::new(
-                    422,
-                    "Invalid",
-                    format!(
-                        "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {other:?}: \
-                         supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
-                    ),
-                ));
+            Some(_) => {
+                let known = ["Foreground", "Background", "Orphan", "nil"];
+                return Err(invalid(FieldError::not_supported("propagationPolicy", given, &known)));
             }
         };
         let text = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
@@ -163,6 +163,11 @@ impl State {
             set_finalizer(&mut object, crate::crd::CLEANUP, held);
         }
         let held = grace > 0 || object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if !held && kind.builtin == Builtin::Pod {
+            // A pod is marked before it goes, also where it goes at once.
+            let last = self.mark_last(kind, namespace, name, object, terminating);
+            return Ok(Deleted { object: last, gone: true });
+        }
         if !held {
             let last = self.finish_deletion(kind, namespace, name, None).unwrap_or(old);
             return Ok(Deleted { object: last, gone: true });
@@ -182,6 +187,29 @@ impl State {
             self.release_if_free(&(kind.table, namespace.to_owned(), name.to_owned()));
         }
         Ok(Deleted { object: marked, gone: false })
+    }
+
+    /// Marks a pod whose time is over as deleted now, and removes it.
+    fn mark_last(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        name: &str,
+        mut object: Value,
+        terminating: bool,
+    ) -> Arc<Stored> {
+        let now = self.timestamp();
+        let metadata = &mut object["metadata"];
+        metadata["deletionTimestamp"] = json!(now);
+        metadata["deletionGracePeriodSeconds"] = json!(0);
+        if let Some(generation) = metadata["generation"].as_i64().filter(|_| !terminating) {
+            metadata["generation"] = json!(generation + 1);
+        }
+        let marked = match self.store.table(kind.table).get(namespace, name) {
+            Some(present) if *present.value == object => Arc::clone(present),
+            _ => self.store.put(kind.table, namespace, name, object),
+        };
+        self.finish_deletion(kind, namespace, name, None).unwrap_or(marked)
     }
 
     /// The grace period a second delete leaves to a terminating pod; `None` when it changes nothing.
@@ -361,7 +389,6 @@ impl State {
         }
         let mut object = (*old.value).clone();
         object["metadata"]["deletionTimestamp"] = json!(self.timestamp());
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         object["status"]["phase"] = json!("Terminating");
         let marked = self.store.put(kind.table, "", name, object);
         for table in 0..self.store.tables() {
@@ -441,13 +468,8 @@ pub(crate) fn is_dry_run(options: &str, said: &str) -> Result<bool, Status> {
     if said == "All" {
         return Ok(true);
     }
-    Err(Status::new(
-        422,
-        "Invalid",
-        format!(
-            "{options}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [{said:?}]: supported values: \"All\""
-        ),
-    ))
+    let error = FieldError::not_supported("dryRun", &json!([said]), &["All"]);
+    Err(Status::invalid_options(options, &[error]))
 }
 
 pub(crate) fn name_of(object: &Value) -> Option<String> {

@@ -1,6 +1,8 @@
 //! What the server serves, told to clients: `/version`, `/api`, `/apis`, and the resources of each group.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::{
     kinds::{Builtin, Kind},
@@ -75,8 +77,11 @@ impl State {
         for kind in kinds.values() {
             let mut entry = json!({
                 "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-                "verbs": kind.verbs(),
+                "verbs": if kind.custom() { &CUSTOM_VERBS } else { kind.verbs() },
             });
+            if kind.verbs().len() > 1 {
+                entry["storageVersionHash"] = json!(version_hash(kind));
+            }
             if !kind.short_names.is_empty() {
                 entry["shortNames"] = json!(kind.short_names);
             }
@@ -122,6 +127,16 @@ impl State {
     }
 }
 
+/// Custom resources have the same verbs in another order.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// By this clients tell whether objects are stored in another version than before.
+fn version_hash(kind: &Kind) -> String {
+    let (group, version) = kind.storage_api_version.rsplit_once('/').unwrap_or(("", &kind.storage_api_version));
+    let digest = Sha256::digest(format!("{group}/{version}/{}", kind.kind));
+    STANDARD.encode(&digest[..8])
+}
+
 struct Subresource {
     name: &'static str,
     kind: String,
@@ -131,13 +146,16 @@ struct Subresource {
 
 fn subresources(kind: &Kind) -> Vec<Subresource> {
     let mut found = Vec::new();
+    if kind.scale.is_some() {
+        let verbs = &["get", "patch", "update"];
+        found.push(Subresource { name: "scale", kind: "Scale".into(), verbs, group: Some(("autoscaling", "v1")) });
+    }
     if kind.status {
         let verbs = &["get", "patch", "update"];
         found.push(Subresource { name: "status", kind: kind.kind.clone(), verbs, group: None });
     }
-    if kind.scale.is_some() {
-        let verbs = &["get", "patch", "update"];
-        found.push(Subresource { name: "scale", kind: "Scale".into(), verbs, group: Some(("autoscaling", "v1")) });
+    if kind.custom() {
+        found.reverse();
     }
     if kind.builtin == Builtin::Pod {
         let mut add =

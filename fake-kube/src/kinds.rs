@@ -30,6 +30,12 @@ pub(crate) enum Builtin {
     CustomResourceDefinition,
     /// A question that is answered and not stored.
     Review,
+    Binding,
+    Endpoints,
+    EndpointSlice,
+    PodTemplate,
+    ConfigMap,
+    Lease,
     /// Stored with the shared rules alone.
     Plain,
     /// From a custom resource definition.
@@ -100,7 +106,7 @@ impl Kind {
     /// What can be done with the resource, as discovery tells it.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self.builtin {
-            Builtin::Review => &["create"],
+            Builtin::Review | Builtin::Binding => &["create"],
             // Namespaces are not deleted in bulk.
             Builtin::Namespace => &["create", "delete", "get", "list", "patch", "update", "watch"],
             _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],

@@ -163,9 +163,34 @@ fn fields_of(schema: Option<&Schema>, value: &Value) -> FieldSet {
     }
 }
 
+/// The fields that an update brings: unlike those of an apply, with the maps that hold them.
+fn brought(schema: Option<&Schema>, value: &Value) -> FieldSet {
+    let mut set = fields_of(schema, value);
+    match (schema.map(|schema| &schema.shape), value) {
+        (shape, Value::Object(object)) if !set.children.is_empty() => {
+            set.member = matches!(shape, Some(Shape::Map { .. }));
+            for (name, child) in object {
+                let below = schema.and_then(|schema| child_schema(schema, name));
+                set.children.insert(format!("f:{name}"), brought(below, child));
+            }
+        }
+        (Some(Shape::List { items, kind: kind @ ListKind::Map(_), .. }), Value::Array(list)) => {
+            for item in list {
+                if let Some(step) = item_step(kind, item) {
+                    let mut below = brought(Some(items), item);
+                    below.member = true;
+                    set.children.insert(step, below);
+                }
+            }
+        }
+        _ => {}
+    }
+    set
+}
+
 /// The fields in which two values differ, as far as the second one has them.
 fn changed_fields(schema: Option<&Schema>, old: Option<&Value>, new: &Value) -> FieldSet {
-    let Some(old) = old else { return fields_of(schema, new) };
+    let Some(old) = old else { return brought(schema, new) };
     if old == new {
         return FieldSet::default();
     }
@@ -222,17 +247,41 @@ fn merge(schema: Option<&Schema>, live: &mut Value, applied: &Value) {
             }
         }
         (Some(Shape::List { items, kind, .. }), Value::Array(target), Value::Array(list)) => {
-            for item in list {
-                let step = item_step(kind, item);
-                match target.iter_mut().find(|present| item_step(kind, present) == step) {
-                    Some(present) if matches!(kind, ListKind::Map(_)) => merge(Some(items), present, item),
-                    Some(_) => {}
-                    None => target.push(item.clone()),
-                }
-            }
+            merge_list(items, kind, target, list);
         }
         _ => live.clone_from(applied),
     }
+}
+
+/// Merges an applied list: what is new stands before the next item that both have, or else at the end.
+fn merge_list(items: &Schema, kind: &ListKind, target: &mut Vec<Value>, applied: &[Value]) {
+    let step = |item: &Value| item_step(kind, item);
+    let wanted: Vec<Option<String>> = applied.iter().map(step).collect();
+    let mut live = std::mem::take(target);
+    let mut new = Vec::new();
+    for (item, wanted_step) in applied.iter().zip(&wanted) {
+        let Some(place) = live.iter().position(|there| step(there) == *wanted_step) else {
+            new.push(item.clone());
+            continue;
+        };
+        let mut there = live.remove(place);
+        if matches!(kind, ListKind::Map(_)) {
+            merge(Some(items), &mut there, item);
+        }
+        // What is not applied keeps its place before it.
+        let (before, rest): (Vec<Value>, Vec<Value>) = {
+            let later = live.split_off(place);
+            let (shared, alone): (Vec<Value>, Vec<Value>) =
+                live.into_iter().partition(|there| wanted.contains(&step(there)));
+            (alone, shared.into_iter().chain(later).collect())
+        };
+        live = rest;
+        target.extend(before);
+        target.append(&mut new);
+        target.push(there);
+    }
+    target.append(&mut live);
+    target.append(&mut new);
 }
 
 /// Takes the given fields out of a value. Answers whether nothing is left of it.
@@ -511,7 +560,7 @@ pub(crate) fn created(kind: &Kind, object: &mut Value, options: &WriteOptions, t
         api_version: kind.api_version(),
         subresource: None,
         time: json!(time),
-        fields: fields_of(Some(&root_schema(kind)), &owned),
+        fields: brought(Some(&root_schema(kind)), &owned),
     };
     write_managers(object, vec![manager]);
 }

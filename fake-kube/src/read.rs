@@ -12,8 +12,8 @@ use crate::{
     kinds::Kind,
     select::{FieldSelector, LabelSelector, ListSelector},
     state::State,
-    status::{FieldError, Status},
-    store::{Stored, to_bytes},
+    status::{FieldError, Status, go_json_error},
+    store::{Stored, to_bytes, without_type},
     table::{self, IncludeObject},
 };
 
@@ -61,9 +61,7 @@ impl ListRequest {
         };
         let errors = request.validate(watch);
         if !errors.is_empty() {
-            let text: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-            let text = if text.len() == 1 { text[0].clone() } else { format!("[{}]", text.join(", ")) };
-            return Err(Status::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {text}")));
+            return Err(Status::invalid_options("ListOptions", &errors));
         }
         Ok(request)
     }
@@ -84,6 +82,9 @@ impl ListRequest {
                     path,
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 ));
+                if !matching.is_empty() {
+                    errors.push(FieldError::not_supported(path, &json!(matching), &["NotOlderThan"]));
+                }
             }
             return errors;
         }
@@ -109,7 +110,7 @@ impl ListRequest {
             ));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            errors.push(FieldError::not_supported(path, &json!(matching), &["Exact", "NotOlderThan"]));
+            errors.push(FieldError::not_supported(path, &json!(matching), &["Exact", "NotOlderThan", ""]));
         }
         errors
     }
@@ -120,7 +121,7 @@ impl ListRequest {
             "" => Ok(0),
             text => text.parse().map_err(|_| {
                 Status::bad_request(format!(
-                    "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+                    "invalid resource version: resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
                 ))
             }),
         }
@@ -146,7 +147,10 @@ impl Rendering {
             (Self::Table(_), "None") => IncludeObject::None,
             (Self::Table(_), "Object") => IncludeObject::Object,
             (Self::Table(_), other) => {
-                return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                     'Metadata', 'Object', 'None', or empty"
+                )));
             }
             (form, _) => return Ok(form),
         };
@@ -184,15 +188,28 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, Status> {
-        let broken = || Status::bad_request(format!("continue key is not valid: {text}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| broken())?;
-        let token: Value = serde_json::from_slice(&bytes).map_err(|_| broken())?;
-        let part = |index: usize| token["start"][index].as_str().map(str::to_owned).ok_or_else(broken);
-        Ok(Self { version: token["rv"].as_u64().ok_or_else(broken)?, namespace: part(0)?, name: part(1)? })
+        let broken =
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| broken("illegal base64 data at input byte 0"))?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|_| broken(&go_json_error(&bytes)))?;
+        let incomplete = || broken("encoded start key is empty");
+        let part = |index: usize| token["start"][index].as_str().map(str::to_owned).ok_or_else(incomplete);
+        Ok(Self { version: token["rv"].as_u64().ok_or_else(incomplete)?, namespace: part(0)?, name: part(1)? })
     }
 }
 
 impl State {
+    /// Refuses a version that is still to come. The genuine server awaits it for three seconds first.
+    pub(crate) fn check_reached(&self, asked: u64) -> Result<(), Status> {
+        let current = self.store.version();
+        if asked <= current {
+            return Ok(());
+        }
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let status = Status::new(504, "Timeout", message).retry_after(1);
+        Err(status.with_cause("ResourceVersionTooLarge", "Too large resource version", ""))
+    }
+
     /// The body of a list.
     pub(crate) fn list(
         &self,
@@ -203,11 +220,9 @@ impl State {
     ) -> Result<Bytes, Status> {
         let current = self.store.version();
         let asked = request.version()?;
-        if asked > current {
-            let message = format!("Too large resource version: {asked}, current: {current}");
-            let mut status = Status::new(504, "Timeout", format!("Timeout: {message}")).retry_after(1);
-            status = status.with_cause("ResourceVersionTooLarge", "Too large resource version", "");
-            return Err(status);
+        self.check_reached(asked)?;
+        if !request.continue_token.is_empty() && asked > 0 {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
         let token =
             if request.continue_token.is_empty() { None } else { Some(Token::decode(&request.continue_token)?) };
@@ -235,6 +250,9 @@ impl State {
         let rest = &objects[start..];
         let page = if request.limit > 0 && rest.len() > request.limit { &rest[..request.limit] } else { rest };
         let mut metadata = json!({ "resourceVersion": version.to_string() });
+        if kind.custom() && rendering == Rendering::Whole {
+            metadata["continue"] = json!("");
+        }
         if let (true, Some(last)) = (page.len() < rest.len(), page.last()) {
             let (namespace, name) = place(last);
             let token = Token { version, namespace: namespace.to_owned(), name: name.to_owned() };
@@ -259,7 +277,17 @@ impl State {
             if index > 0 {
                 body.push(b',');
             }
-            body.extend_from_slice(&render(kind, stored, rendering, self.now));
+            let item = match rendering {
+                Rendering::Whole if kind.custom() => stored.bytes(),
+                Rendering::Whole if !conversion::converts(kind) => stored.bare(),
+                Rendering::Whole => {
+                    let mut value = (*stored.value).clone();
+                    conversion::from_storage(kind, &mut value);
+                    to_bytes(&without_type(&value))
+                }
+                _ => render(kind, stored, rendering, self.now),
+            };
+            body.extend_from_slice(&item);
         }
         body.extend_from_slice(b"]}");
         Ok(Bytes::from(body))
@@ -309,6 +337,7 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
     if accept.is_empty() {
         return Ok(Rendering::Whole);
     }
+    let mut known = false;
     for offer in accept.split(',') {
         let mut parts = offer.split(';').map(str::trim);
         let media: Cow<str> = parts.next().unwrap_or_default().into();
@@ -316,6 +345,7 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
         if !matches!(media.as_ref(), "application/json" | "*/*" | "application/*" | "application/yaml") {
             continue;
         }
+        known = true;
         match parameters.get("as").copied() {
             None => return Ok(Rendering::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => return Ok(Rendering::Metadata),
@@ -323,10 +353,22 @@ pub(crate) fn rendering(accept: &str) -> Result<Rendering, Status> {
             Some(_) => {}
         }
     }
-    Err(not_acceptable())
+    if known {
+        return Err(not_acceptable());
+    }
+    let mut status = Status::new(
+        406,
+        "NotAcceptable",
+        format!("406: Not Acceptable\n\nAvailable representations: {REPRESENTATIONS}"),
+    );
+    status.details = Some(Box::default());
+    Err(status)
 }
+
+/// What the genuine server offers, which is what it tells whoever wants something else.
+const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// The caller wants a form that is not served.
 pub(crate) fn not_acceptable() -> Status {
-    Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    Status::new(406, "NotAcceptable", format!("only the following media types are accepted: {REPRESENTATIONS}"))
 }

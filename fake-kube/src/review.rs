@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::Kind,
-    status::{FieldError, Status},
+    status::{ErrorKind, FieldError, Status},
 };
 
 /// Whom the server takes every caller for: it asks nobody who they are.
@@ -14,16 +14,18 @@ fn user() -> Value {
 }
 
 /// The review with its answer.
-pub(crate) fn answered(kind: &Kind, namespace: &str, mut review: Value) -> Result<Value, Status> {
+pub(crate) fn answered(kind: &Kind, namespace: &str, mut review: Value, now: &str) -> Result<Value, Status> {
     if !review.is_object() {
         return Err(Status::bad_request("the request does not hold a review"));
     }
     let status = match kind.kind.as_str() {
-        "SelfSubjectReview" => json!({ "userInfo": user() }),
+        "SelfSubjectReview" => {
+            review["metadata"]["creationTimestamp"] = json!(now);
+            json!({ "userInfo": user() })
+        }
         "TokenReview" => {
             if review["spec"]["token"].as_str().unwrap_or_default().is_empty() {
-                let errors = [FieldError::required("spec.token", "")];
-                return Err(Status::invalid(kind, "", &errors));
+                return Err(Status::bad_request("token is required for TokenReview in authentication"));
             }
             json!({ "authenticated": true, "user": user() })
         }
@@ -55,12 +57,26 @@ fn check_access(kind: &Kind, namespace: &str, review: &Value) -> Result<(), Stat
     let spec = &review["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let mut errors = Vec::new();
-    if resource.is_object() == other.is_object() {
+    if resource.is_object() && other.is_object() {
+        let text = |key: &str| other[key].as_str().unwrap_or_default();
+        errors.push(FieldError {
+            field: "spec.nonResourceAttributes".into(),
+            kind: ErrorKind::Invalid,
+            value: Some(format!("{{\"Path\":{:?},\"Verb\":{:?}}}", text("path"), text("verb"))),
+            detail: "cannot be specified in combination with resourceAttributes".into(),
+        });
+    }
+    if !resource.is_object() && !other.is_object() {
         errors.push(FieldError::invalid(
             "spec.resourceAttributes",
             resource,
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
         ));
+    }
+    let nobody =
+        spec["user"].as_str().unwrap_or_default().is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if kind.kind != "SelfSubjectAccessReview" && nobody {
+        errors.push(FieldError::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
     }
     if kind.namespaced && resource["namespace"] != namespace {
         errors.push(FieldError::invalid(
@@ -69,5 +85,6 @@ fn check_access(kind: &Kind, namespace: &str, review: &Value) -> Result<(), Stat
             "must match metadata.namespace",
         ));
     }
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(kind, "", &errors)) }
+    // The server does not name the kind here.
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid_as(&kind.group, "", "", &errors)) }
 }

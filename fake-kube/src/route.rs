@@ -1,6 +1,6 @@
 //! From a request line to what is meant.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use http::Method;
 
@@ -62,6 +62,25 @@ pub(crate) fn parse(path: &str) -> Route {
         _ => return plain(),
     }
     Route::Resource(route)
+}
+
+/// Path and query as they are written today: the older paths of watches have `watch` in them, before what is watched.
+pub(crate) fn current<'a>(path: &'a str, query: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (head, rest) = match parts.as_slice() {
+        ["api", _, "watch", rest @ ..] if !rest.is_empty() => (&parts[..2], rest),
+        ["apis", _, _, "watch", rest @ ..] if !rest.is_empty() => (&parts[..3], rest),
+        _ => return (path.into(), query.into()),
+    };
+    let mut query = format!("{query}&watch=true");
+    let rest = match rest {
+        ["namespaces", _, _, name] | [_, name] if rest[0] != "namespaces" || rest.len() == 4 => {
+            query = format!("{query}&fieldSelector=metadata.name%3D{name}");
+            &rest[..rest.len() - 1]
+        }
+        _ => rest,
+    };
+    (format!("/{}/{}", head.join("/"), rest.join("/")).into(), query.into())
 }
 
 fn decode(part: &str) -> String {

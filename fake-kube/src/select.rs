@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{kinds::Builtin, status::Status};
+use crate::{
+    builtin::metadata::{label_value_errors, qualified_name_errors},
+    kinds::Builtin,
+    status::Status,
+};
 
 /// What a list or watch is narrowed to. The default selects everything.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,15 +76,31 @@ enum LabelTest {
 impl LabelSelector {
     /// Parses a selector's text: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`, `a>1`, `a<1`.
     pub fn parse(text: &str) -> Result<Self, Status> {
+        let tokens = tokens(text);
+        let mut rest = tokens.as_slice();
         let mut terms = Vec::new();
-        for part in split_outside_parentheses(text) {
-            let part = part.trim();
-            if part.is_empty() {
-                continue;
+        while let [first, ..] = rest {
+            if first == "," && terms.is_empty() {
+                return Err(Status::bad_request("found ',', expected: !, identifier, or 'end of string'"));
             }
-            let term = parse_label_term(part)
-                .ok_or_else(|| Status::bad_request(format!("unable to parse requirement: found '{part}'")))?;
+            let (term, after) = requirement(rest)
+                .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?;
             terms.push(term);
+            rest = match after {
+                [] => after,
+                [comma, following @ ..] if comma == "," => {
+                    if following.first().is_none_or(|next| !is_word(next) && next != "!") {
+                        let found = following.first().map_or("", String::as_str);
+                        let message = format!("found '{found}', expected: identifier after ','");
+                        return Err(Status::bad_request(message));
+                    }
+                    following
+                }
+                [other, ..] => {
+                    let message = format!("found '{other}', expected: ',' or 'end of string'");
+                    return Err(Status::bad_request(message));
+                }
+            };
         }
         Ok(Self(terms))
     }
@@ -129,55 +149,112 @@ impl LabelSelector {
     }
 }
 
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
-    for (position, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&text[start..position]);
-                start = position + 1;
+/// Words, and the signs between them.
+fn tokens(text: &str) -> Vec<String> {
+    const SIGNS: &str = "=!<>(),";
+    let mut tokens: Vec<String> = Vec::new();
+    let mut apart = true;
+    for character in text.chars() {
+        let sign = SIGNS.contains(character);
+        match tokens.last_mut() {
+            _ if character.is_whitespace() => {
+                apart = true;
+                continue;
             }
-            _ => {}
+            Some(last)
+                if !apart && (!sign && is_word(last) || character == '=' && matches!(last.as_str(), "=" | "!")) =>
+            {
+                last.push(character);
+            }
+            _ => tokens.push(character.to_string()),
+        }
+        apart = false;
+    }
+    tokens
+}
+
+fn is_word(token: &str) -> bool {
+    !token.contains(['=', '!', '<', '>', '(', ')', ','])
+}
+
+/// One requirement at the beginning of some tokens, and what follows it.
+fn requirement(tokens: &[String]) -> Result<(LabelTerm, &[String]), String> {
+    let (negated, rest) = match tokens {
+        [first, rest @ ..] if first == "!" => (true, rest),
+        _ => (false, tokens),
+    };
+    let [key, rest @ ..] = rest else { return Err("found '', expected: identifier".into()) };
+    if !is_word(key) {
+        return Err(format!("found '{key}', expected: identifier"));
+    }
+    let term = |test| LabelTerm { key: key.clone(), test };
+    if let Some(error) = qualified_name_errors(key).first() {
+        return Err(format!("<nil>: Invalid value: {key:?}: {error}"));
+    }
+    let Some(operator) = rest.first().filter(|next| *next != "," && !negated) else {
+        let test = if negated { LabelTest::DoesNotExist } else { LabelTest::Exists };
+        return Ok((term(test), rest));
+    };
+    let rest = &rest[1..];
+    match operator.as_str() {
+        "in" | "notin" => {
+            let (values, rest) = values(rest)?;
+            let test = if operator == "in" { LabelTest::In(values) } else { LabelTest::NotIn(values) };
+            Ok((term(test), rest))
+        }
+        "=" | "==" | "!=" | "<" | ">" => {
+            let (value, rest) = match rest {
+                [value, rest @ ..] if is_word(value) => (value.clone(), rest),
+                [] => (String::new(), rest),
+                [comma, ..] if comma == "," => (String::new(), rest),
+                [other, ..] => return Err(format!("found '{other}', expected: identifier")),
+            };
+            if let Some(error) = label_value_errors(&value).first() {
+                return Err(format!("values[0][{key}]: Invalid value: {value:?}: {error}"));
+            }
+            let number = || {
+                let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
+                value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: {detail}"))
+            };
+            Ok((
+                term(match operator.as_str() {
+                    "<" => LabelTest::Less(number()?),
+                    ">" => LabelTest::Greater(number()?),
+                    "!=" => LabelTest::NotIn(vec![value]),
+                    _ => LabelTest::In(vec![value]),
+                }),
+                rest,
+            ))
+        }
+        other => Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+    }
+}
+
+/// The values of a set, in parentheses.
+fn values(tokens: &[String]) -> Result<(Vec<String>, &[String]), String> {
+    let Some((open, mut rest)) = tokens.split_first() else { return Err("found '' expected: '('".into()) };
+    if open != "(" {
+        return Err(format!("found '{open}' expected: '('"));
+    }
+    let mut values = vec![String::new()];
+    while let Some((token, after)) = rest.split_first() {
+        rest = after;
+        match token.as_str() {
+            ")" => {
+                values.sort();
+                values.dedup();
+                return Ok((values, rest));
+            }
+            "," => values.push(String::new()),
+            word if is_word(word) => {
+                if let Some(last) = values.last_mut() {
+                    *last = word.to_owned();
+                }
+            }
+            other => return Err(format!("found '{other}', expected: ',', or identifier")),
         }
     }
-    parts.push(&text[start..]);
-    parts
-}
-
-fn is_label_key(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-}
-
-fn parse_label_term(part: &str) -> Option<LabelTerm> {
-    let term = |key: &str, test| is_label_key(key.trim()).then(|| LabelTerm { key: key.trim().to_owned(), test });
-    if let Some(key) = part.strip_prefix('!') {
-        return term(key, LabelTest::DoesNotExist);
-    }
-    if let Some(inner) = part.strip_suffix(')') {
-        let (head, list) = inner.split_once('(')?;
-        let values = list.split(',').map(|value| value.trim().to_owned()).collect();
-        let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
-        return match operator {
-            "in" => term(key, LabelTest::In(values)),
-            "notin" => term(key, LabelTest::NotIn(values)),
-            _ => None,
-        };
-    }
-    if let Some((key, value)) = part.split_once("!=") {
-        return term(key, LabelTest::NotIn(vec![value.trim().to_owned()]));
-    }
-    if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return term(key, LabelTest::In(vec![value.trim().to_owned()]));
-    }
-    if let Some((key, value)) = part.split_once('>') {
-        return term(key, LabelTest::Greater(value.trim().parse().ok()?));
-    }
-    if let Some((key, value)) = part.split_once('<') {
-        return term(key, LabelTest::Less(value.trim().parse().ok()?));
-    }
-    term(part, LabelTest::Exists)
+    Err("found '', expected: ',' or ')'".into())
 }
 
 /// A conjunction of field comparisons.
@@ -225,10 +302,21 @@ impl FieldSelector {
                 || selectable_fields(builtin).contains(&term.path.as_str())
                 || selectable.contains(&term.path);
             if !known {
-                return Err(Status::bad_request(format!("field label not supported: {}", term.path)));
+                return Err(Status::bad_request(unselectable(builtin, &term.path)));
             }
         }
         Ok(())
+    }
+}
+
+/// Kinds with fields of their own have another sentence than the rest.
+fn unselectable(builtin: Builtin, path: &str) -> String {
+    match builtin {
+        Builtin::Job => format!("field label {path:?} not supported for batchv1.Job"),
+        _ if builtin == Builtin::Custom || !selectable_fields(builtin).is_empty() => {
+            format!("field label not supported: {path}")
+        }
+        _ => format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
     }
 }
 
@@ -258,7 +346,6 @@ fn selectable_fields(builtin: Builtin) -> &'static [&'static str] {
         ],
         Builtin::Node => &["spec.unschedulable"],
         Builtin::Namespace => &["status.phase"],
-        Builtin::ReplicaSet => &["status.replicas"],
         Builtin::Job => &["status.successful"],
         Builtin::ResourceSlice => &["spec.driver", "spec.nodeName"],
         Builtin::Secret => &["type"],

@@ -27,8 +27,8 @@ use crate::{
     review,
     route::{self, ResourceRoute, Route},
     state::{Caller, Server, State},
-    status::Status,
-    store::{Stored, to_bytes},
+    status::{FieldError, Status, go_json_error},
+    store::{Stored, to_bytes, without_type},
     subresource::{
         inside::{self, LogRequest},
         scale,
@@ -171,8 +171,10 @@ impl Server {
         let caller = Caller::http(text(headers, header::USER_AGENT), user);
         let line = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let request = body.clone().filter(|body| !body.is_empty()).map_or(Payload::Empty, Payload::Bytes);
+        let (path, query) = &route::current(path, query);
         let (verb, answer) = match route::parse(path) {
             Route::Plain(path) => ("get", self.plain(&method, &path, text(headers, header::ACCEPT))),
+            Route::Resource(route) if !self.serves(&route.group) => (route::plain_verb(&method), Ok(nothing_there())),
             Route::Resource(route) => match self.call(caller.clone(), &method, route, query, headers, body) {
                 Ok(call) => {
                     let verb = call.verb;
@@ -245,6 +247,10 @@ impl Server {
         })
     }
 
+    fn serves(&self, group: &str) -> bool {
+        self.enter().kinds.groups().contains_key(group)
+    }
+
     fn strike(&self, call: &Call) -> Option<Outcome> {
         let subject = Subject {
             verb: call.verb,
@@ -264,9 +270,10 @@ impl Server {
         }
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => {
+            ["healthz" | "livez" | "readyz"] | ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => {
                 Ok(Answer::Bytes { code: 200, media: TEXT, body: Bytes::from_static(b"ok") })
             }
+            ["healthz" | "livez" | "readyz", ..] => Ok(nothing_there()),
             ["openapi", document @ ..] => {
                 if document == ["v2"] && accept.contains(openapi::VERSION_2_PROTOBUF) {
                     let body = openapi::version_2_protobuf(&self.options.kubernetes_version);
@@ -281,14 +288,21 @@ impl Server {
                 Ok(Answer::Bytes { code: 200, media: JSON, body })
             }
             _ => {
-                let aggregated = accept
-                    .split(',')
-                    .any(|offer| offer.contains("as=APIGroupDiscoveryList") && offer.contains("v=v2;"));
+                let aggregated = accept.split(',').any(|offer| {
+                    let parts: Vec<&str> = offer.split(';').map(str::trim).collect();
+                    parts.contains(&"as=APIGroupDiscoveryList") && parts.contains(&"v=v2")
+                });
                 let media =
                     if aggregated && matches!(parts.as_slice(), ["api"] | ["apis"]) { AGGREGATED } else { JSON };
                 let found = self.enter().discover(path, &self.options.kubernetes_version, aggregated);
-                let body = to_bytes(&found.ok_or_else(Status::no_such_resource)?);
-                Ok(Answer::Bytes { code: 200, media, body })
+                Ok(match found {
+                    Some(found) => Answer::Bytes { code: 200, media, body: to_bytes(&found) },
+                    // A group that is served has its own words for what it does not hold.
+                    None if parts.first() == Some(&"api") || parts.get(1).is_some_and(|group| self.serves(group)) => {
+                        return Err(Status::no_such_resource());
+                    }
+                    None => nothing_there(),
+                })
             }
         }
     }
@@ -316,7 +330,10 @@ impl Server {
                 let request = ListRequest::read(&call.query, kind, false)?;
                 let options = call.delete_options()?;
                 let deleted = self.enter().delete_collection(kind, namespace, &request, &options)?;
-                let items: Vec<Value> = deleted.iter().map(|stored| (*stored.value).clone()).collect();
+                let items: Vec<Value> = deleted
+                    .iter()
+                    .map(|stored| if kind.custom() { (*stored.value).clone() } else { without_type(&stored.value) })
+                    .collect();
                 let version = self.enter().store.version().to_string();
                 Ok(Answer::json(
                     200,
@@ -327,10 +344,21 @@ impl Server {
                 ))
             }
             "get" => {
+                let served = match call.route.subresource.as_deref() {
+                    None => true,
+                    Some("status") => kind.status,
+                    Some("scale") => kind.scale.is_some(),
+                    Some("ephemeralcontainers" | "resize") => kind.builtin == Builtin::Pod,
+                    Some(_) => false,
+                };
+                if !served {
+                    return Err(Status::no_such_resource());
+                }
                 let state = self.enter();
+                let asked = call.parameter("resourceVersion").parse().unwrap_or(0);
+                state.check_reached(asked)?;
                 let stored = Arc::clone(state.get(kind, namespace.unwrap_or_default(), call.name())?);
                 match call.route.subresource.as_deref() {
-                    None | Some("status") => Ok(call.object(200, stored, form, Vec::new())),
                     Some("scale") => {
                         let scale = scale::of(kind, &stored.value)?;
                         let shown = match form {
@@ -339,13 +367,14 @@ impl Server {
                         };
                         Ok(Answer::json(200, &shown))
                     }
-                    Some(_) => Err(Status::no_such_resource()),
+                    _ => Ok(call.object(200, stored, form, Vec::new())),
                 }
             }
             _ => {
                 let mut state = self.enter();
                 match call.route.subresource.as_deref() {
                     Some("binding" | "eviction" | "scale") => call.special(&mut state),
+                    None if kind.builtin == Builtin::Binding => call.special(&mut state),
                     Some(_) if call.verb == "create" => Err(Status::no_such_resource()),
                     _ => call.write(&mut state, form),
                 }
@@ -396,11 +425,16 @@ impl Server {
             Ok(Answer::Object { code, kind, stored, rendering, warnings }) => {
                 (code, JSON, render(&kind, &stored, rendering, self.clock.now()), warnings)
             }
-            Err(status) => (status.code, JSON, to_bytes(&status.to_json()), Vec::new()),
+            Err(status) => (status.code, JSON, to_bytes(&status.to_json()), status.warnings),
         };
         self.record(caller, verb, line, request, code, Payload::Bytes(body.clone()));
         respond(code, media, Full::new(body).boxed_unsync(), &warnings, retry_after)
     }
+}
+
+/// Where no handler is: the words of the server's library.
+fn nothing_there() -> Answer {
+    Answer::Bytes { code: 404, media: TEXT, body: Bytes::from_static(b"404 page not found\n") }
 }
 
 fn respond(code: u16, media: &'static str, body: Body, warnings: &[String], retry_after: u32) -> Response<Body> {
@@ -447,7 +481,11 @@ impl Call {
     }
 
     fn options(&self) -> Result<WriteOptions, Status> {
-        let kind = if self.verb == "create" { "CreateOptions" } else { "UpdateOptions" };
+        let kind = match self.verb {
+            "create" => "CreateOptions",
+            "patch" => "PatchOptions",
+            _ => "UpdateOptions",
+        };
         let dry_run = match self.parameter("dryRun") {
             "" => false,
             other => deletion::is_dry_run(kind, other)?,
@@ -457,14 +495,9 @@ impl Call {
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                return Err(Status::new(
-                    422,
-                    "Invalid",
-                    format!(
-                        "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Invalid value: {other:?}: must be \
-                         one of: \"\", \"Ignore\", \"Warn\", \"Strict\""
-                    ),
-                ));
+                let known = ["", "Ignore", "Strict", "Warn"];
+                let error = FieldError::not_supported("fieldValidation", &json!(other), &known);
+                return Err(Status::invalid_options(kind, &[error]));
             }
         };
         let apply = self.content_type.starts_with("application/apply-patch");
@@ -501,19 +534,56 @@ impl Call {
                 "application/vnd.kubernetes.protobuf",
             ]));
         }
-        parse(&self.body, media == "application/yaml")
+        if options || media == "application/yaml" {
+            return parse(&self.body, media == "application/yaml");
+        }
+        let unrecognized = |why: String| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: \
+                 {why} ({})",
+                self.kind.kind,
+                summary(&self.body)
+            ))
+        };
+        match serde_json::from_slice(&self.body) {
+            Ok(value @ Value::Object(_)) => Ok(value),
+            // Null is an object without fields.
+            Ok(Value::Null) => Ok(json!({})),
+            Ok(other) => {
+                let found = if other.is_array() {
+                    "array"
+                } else if other.is_string() {
+                    "string"
+                } else {
+                    "number"
+                };
+                Err(unrecognized(format!(
+                    "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                )))
+            }
+            Err(_) => Err(unrecognized(go_json_error(&self.body))),
+        }
     }
 
     fn delete_options(&self) -> Result<DeleteOptions, Status> {
         if !self.body.is_empty() {
-            return DeleteOptions::from_json(&self.json()?);
+            let said = self.json()?;
+            let kind = said["kind"].as_str().unwrap_or("DeleteOptions");
+            if kind != "DeleteOptions" {
+                let version = said["apiVersion"].as_str().unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+                )));
+            }
+            return DeleteOptions::from_json(&said);
         }
         // Without a body the query says the same.
         let mut said = json!({});
         match self.parameter("gracePeriodSeconds") {
             "" => {}
             seconds => {
-                let wrong = || Status::bad_request(format!("gracePeriodSeconds: {seconds:?} is not a whole number"));
+                let wrong = || Status::bad_request(format!("strconv.ParseInt: parsing {seconds:?}: invalid syntax"));
                 said["gracePeriodSeconds"] = json!(seconds.parse::<i64>().map_err(|_| wrong())?);
             }
         }
@@ -531,18 +601,25 @@ impl Call {
     fn patch(&self) -> Result<Patch, Status> {
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
         Ok(match media {
-            "application/json-patch+json" => Patch::Json(parse(&self.body, false)?),
-            "application/merge-patch+json" => Patch::Merge(parse(&self.body, false)?),
-            "application/strategic-merge-patch+json" => Patch::Strategic(parse(&self.body, false)?),
+            "application/json-patch+json" => Patch::Json(parse_patch(&self.body)?),
+            "application/merge-patch+json" => Patch::Merge(parse_patch(&self.body)?),
+            "application/strategic-merge-patch+json" => Patch::Strategic(parse_patch(&self.body)?),
             "application/apply-patch+yaml" => Patch::Apply(parse(&self.body, true)?),
-            _ => return Err(Status::unsupported_media_type(&MEDIA_TYPES)),
+            _ if self.kind.custom() => {
+                return Err(Status::unsupported_media_type(&[MEDIA_TYPES[0], MEDIA_TYPES[1], MEDIA_TYPES[3]]));
+            }
+            _ => {
+                let mut status = Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                status.details = Some(Box::default());
+                return Err(status);
+            }
         })
     }
 
     fn write(&self, state: &mut State, form: Rendering) -> Result<Answer, Status> {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
         if kind.builtin == Builtin::Review {
-            return Ok(Answer::json(201, &review::answered(kind, namespace, self.json()?)?));
+            return Ok(Answer::json(201, &review::answered(kind, namespace, self.json()?, &state.timestamp())?));
         }
         let part = Part::of(self.route.subresource.as_deref())?;
         let unserved = match part {
@@ -557,17 +634,25 @@ impl Call {
             "create" => state.create(kind, namespace, self.json()?, &self.options()?)?,
             "update" => state.update(kind, namespace, name, self.json()?, part, &self.options()?)?,
             "patch" => state.patch(kind, namespace, name, self.patch()?, part, &self.options()?)?,
+            _ if self.route.subresource.is_some() => {
+                let message =
+                    format!("{} is not supported on resources of kind {:?}", self.verb, kind.qualified_resource());
+                let mut status = Status::new(405, "MethodNotAllowed", message);
+                let details = status.details.get_or_insert_default();
+                (details.group, details.kind) = (kind.group.clone(), kind.plural.clone());
+                return Err(status);
+            }
             _ => {
                 let options = self.delete_options()?;
                 let Deleted { object, gone } = state.delete(kind, namespace, name, &options)?;
-                return Ok(self.deleted(object, gone, form, options));
+                return Ok(self.deleted(object, gone, form));
             }
         };
         let Written { object, warnings, created } = written;
         Ok(self.object(if created { 201 } else { 200 }, object, form, warnings))
     }
 
-    fn deleted(&self, object: Arc<Stored>, gone: bool, form: Rendering, options: DeleteOptions) -> Answer {
+    fn deleted(&self, object: Arc<Stored>, gone: bool, form: Rendering) -> Answer {
         let returns_object = matches!(
             self.kind.plural.as_str(),
             "namespaces"
@@ -588,8 +673,7 @@ impl Call {
                 | "volumeattachments"
         );
         if !gone || (returns_object && !self.kind.custom()) {
-            let accepted = !gone && options.propagation == Some(deletion::Propagation::Foreground);
-            return self.object(if accepted { 202 } else { 200 }, object, form, Vec::new());
+            return self.object(200, object, form, Vec::new());
         }
         let mut details = json!({
             "name": self.name(), "kind": self.kind.plural, "uid": object.value["metadata"]["uid"],
@@ -608,6 +692,13 @@ impl Call {
         let (kind, namespace, name) = (&self.kind, self.namespace(), self.name());
         let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
         match (self.route.subresource.as_deref(), self.verb) {
+            // The older path has the name in the body.
+            (None, "create") if kind.builtin == Builtin::Binding => {
+                let binding = self.json()?;
+                let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                state.bind(namespace, &name, &binding)?;
+                Ok(Answer::json(201, &success))
+            }
             (Some("binding"), "create") if kind.builtin == Builtin::Pod => {
                 state.bind(namespace, name, &self.json()?)?;
                 Ok(Answer::json(201, &success))
@@ -619,18 +710,8 @@ impl Call {
                 }
                 let mut options = DeleteOptions::from_json(&eviction["deleteOptions"])?;
                 options.dry_run |= self.options()?.dry_run;
-                match state.evict(namespace, name, &options) {
-                    Ok(_) => Ok(Answer::json(201, &success)),
-                    // The genuine server returns this one as the result of a create that succeeded.
-                    Err(status) if status.code == 500 && status.reason.is_empty() => {
-                        let mut body = status.to_json();
-                        if let Some(fields) = body.as_object_mut() {
-                            fields.remove("reason");
-                        }
-                        Ok(Answer::json(201, &body))
-                    }
-                    Err(status) => Err(status),
-                }
+                state.evict(namespace, name, &options)?;
+                Ok(Answer::json(201, &success))
             }
             (Some("scale"), "update" | "patch") => {
                 let old = Arc::clone(state.get(kind, namespace, name)?);
@@ -646,6 +727,12 @@ impl Call {
                         patch @ Patch::Json(_) => crate::patch::changed(kind, current, patch)?,
                     },
                 };
+                let given = wanted["metadata"]["name"].as_str().unwrap_or_default();
+                if !given.is_empty() && given != name {
+                    return Err(Status::bad_request(format!(
+                        "the name of the object ({given}) does not match the name on the URL ({name})"
+                    )));
+                }
                 let object = scale::applied(kind, &old.value, &wanted)?;
                 let written = state.replace(kind, namespace, name, &old, object, Part::Scale, &self.options()?)?;
                 Ok(Answer::json(200, &scale::of(kind, &written.object.value)?))
@@ -655,11 +742,31 @@ impl Call {
     }
 }
 
+/// The beginning of a body, as it is quoted where it cannot be read.
+fn summary(body: &[u8]) -> String {
+    const LONGEST: usize = 30;
+    let shown = &body[..body.len().min(LONGEST)];
+    let more = if body.len() > LONGEST { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+fn parse_patch(body: &[u8]) -> Result<Value, Status> {
+    serde_json::from_slice(body)
+        .map_err(|_| Status::bad_request(format!("error decoding patch: {}", go_json_error(body))))
+}
+
 fn parse(body: &[u8], yaml: bool) -> Result<Value, Status> {
     match serde_json::from_slice(body) {
         Ok(value) => Ok(value),
         Err(_) if yaml => serde_yaml_ng::from_slice(body)
             .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}"))),
-        Err(error) => Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))),
+        Err(_) => {
+            let message = format!("couldn't get version/kind; json parse error: {}", go_json_error(body));
+            Err(Status::bad_request(message))
+        }
     }
 }

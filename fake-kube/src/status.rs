@@ -18,6 +18,8 @@ pub struct Status {
     pub message: String,
     /// What the refusal is about.
     pub details: Option<Box<Details>>,
+    /// Warnings that go with the refusal, outside of it.
+    pub warnings: Vec<String>,
 }
 
 /// The object a [`Status`] is about, and the single causes of an `Invalid` one.
@@ -51,7 +53,13 @@ pub struct Cause {
 impl Status {
     /// A status without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None }
+        Self { code, reason: reason.into(), message: message.into(), details: None, warnings: Vec::new() }
+    }
+
+    /// The same refusal with what was found before it.
+    pub(crate) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.warnings.extend_from_slice(warnings);
+        self
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -93,6 +101,17 @@ impl Status {
     pub(crate) fn conflict(kind: &Kind, name: &str, why: impl std::fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_resource());
         Self::new(409, "Conflict", message).about(&kind.group, &kind.plural, name)
+    }
+
+    /// The object is not the one that is meant: another uid. The store says so, by its key.
+    pub(crate) fn other_uid(kind: &Kind, namespace: &str, name: &str, meant: &str, found: &str) -> Self {
+        let group = if kind.custom() { format!("{}/", kind.group) } else { String::new() };
+        let place = if kind.namespaced { format!("{}/{namespace}", kind.plural) } else { kind.plural.clone() };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{place}/{name}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {meant}, UID in object meta: {found}"
+        );
+        Self::conflict(kind, name, why)
     }
 
     /// The optimistic lock failed.
@@ -146,6 +165,16 @@ impl Status {
 
     /// Validation refused the object. `errors` must not be empty.
     pub(crate) fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
+        Self::invalid_as(&kind.group, &kind.kind, name, errors)
+    }
+
+    /// Validation refused the options of a request.
+    pub(crate) fn invalid_options(options: &str, errors: &[FieldError]) -> Self {
+        Self::invalid_as("meta.k8s.io", options, "", errors)
+    }
+
+    /// Validation refused what goes by this group and kind in the refusal.
+    pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
         let aggregate = match texts.as_slice() {
             [one] => one.clone(),
@@ -156,8 +185,9 @@ impl Status {
                 if unique.len() == 1 { unique[0].to_owned() } else { format!("[{}]", unique.join(", ")) }
             }
         };
-        let message = format!("{} \"{name}\" is invalid: {aggregate}", kind.qualified_kind());
-        let mut status = Self::new(422, "Invalid", message).about(&kind.group, &kind.kind, name);
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{qualified} \"{name}\" is invalid: {aggregate}");
+        let mut status = Self::new(422, "Invalid", message).about(group, kind, name);
         let details = status.details.get_or_insert_default();
         details.causes = errors
             .iter()
@@ -194,8 +224,11 @@ impl Status {
     pub fn to_json(&self) -> Value {
         let mut object = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            object["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             let mut rendered = Map::new();
             for (key, text) in
@@ -284,13 +317,64 @@ impl ErrorKind {
     }
 }
 
+/// Why a text is no JSON, in the words of the server's decoder, as far as they can be told from its beginning and end.
+pub(crate) fn go_json_error(text: &[u8]) -> String {
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    match (first, serde_json::from_slice::<Value>(text)) {
+        (None, _) => "unexpected end of JSON input".into(),
+        (Some(_), Err(error)) if error.is_eof() => "unexpected end of JSON input".into(),
+        (Some(first), _) if !b"{[\"-0123456789tfn".contains(first) => {
+            format!("invalid character '{}' looking for beginning of value", char::from(*first))
+        }
+        (Some(first), Err(error)) => {
+            let literal = ["null", "true", "false"].into_iter().find(|word| word.as_bytes()[0] == *first);
+            let begin = text.iter().position(|byte| byte == first).unwrap_or(0);
+            let wrong = literal.and_then(|word| {
+                let at = word.bytes().zip(&text[begin..]).position(|(wanted, found)| wanted != *found)?;
+                let (found, wanted) = (char::from(text[begin + at]), char::from(word.as_bytes()[at]));
+                Some(format!("invalid character '{found}' in literal {word} (expecting '{wanted}')"))
+            });
+            wrong.unwrap_or_else(|| error.to_string())
+        }
+        (Some(_), Ok(_)) => String::new(),
+    }
+}
+
 /// A JSON value as the server prints it in a field error: text quoted, numbers plain, the rest as JSON.
 pub(crate) fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
         Value::Null => "null".into(),
+        Value::Number(number) if number.is_f64() => printed_in_go(value),
         other => other.to_string(),
     }
+}
+
+/// A value as Go prints it with `%v`.
+pub(crate) fn printed_in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => float_in_go(number.as_f64().unwrap_or(f64::NAN)),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(list) => format!("[{}]", list.iter().map(printed_in_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", printed_in_go(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+    }
+}
+
+/// The shortest digits that tell the number from others; below 10⁻⁴ and from 10⁶ on with an exponent of two digits.
+fn float_in_go(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let Ok(power) = exponent.parse::<i32>() else { return text };
+    if (-4..6).contains(&power) {
+        return number.to_string();
+    }
+    format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
 }
 
 impl FieldError {

@@ -20,16 +20,32 @@ pub(crate) struct Stored {
     pub(crate) value: Arc<Value>,
     pub(crate) version: u64,
     bytes: OnceLock<Bytes>,
+    bare: OnceLock<Bytes>,
 }
 
 impl Stored {
     pub(crate) fn new(value: Value, version: u64) -> Arc<Self> {
-        Arc::new(Self { value: Arc::new(value), version, bytes: OnceLock::new() })
+        Arc::new(Self { value: Arc::new(value), version, bytes: OnceLock::new(), bare: OnceLock::new() })
+    }
+
+    /// Without kind and version of the API: so the items of a list of built-in kinds are told.
+    pub(crate) fn bare(&self) -> Bytes {
+        self.bare.get_or_init(|| to_bytes(&without_type(&self.value))).clone()
     }
 
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.get_or_init(|| to_bytes(&self.value)).clone()
     }
+}
+
+/// An object as an item of a list.
+pub(crate) fn without_type(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    value
 }
 
 /// JSON text of a value.
@@ -205,7 +221,8 @@ impl Store {
             by_node: index_by_node.then(BTreeMap::new),
             log: VecDeque::new(),
             log_bytes: 0,
-            compacted: 0,
+            // What comes into being later has no past to watch from.
+            compacted: self.version - 1,
             cut: 0,
             changes: watch::Sender::new(self.version),
             taps: Vec::new(),

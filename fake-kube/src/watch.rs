@@ -26,6 +26,9 @@ use crate::{
 /// The genuine server sends a bookmark about once a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
+/// So long before its end a watch is told how far it has come, so that its client can resume from there.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
 /// Longer than any client asks for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -63,6 +66,8 @@ struct Watcher {
     deadline: Instant,
     silent_until: Option<Instant>,
     finished: bool,
+    /// Whether the columns of a table were told: they stand in the first event alone.
+    columns_told: bool,
 }
 
 /// What a fault does to a watch.
@@ -104,10 +109,11 @@ pub(crate) fn open(
         initial_end: false,
         pending: VecDeque::new(),
         bookmarks: request.bookmarks,
-        next_bookmark: now + BOOKMARK_PERIOD,
+        next_bookmark: now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK)),
         deadline: now + timeout,
         silent_until: None,
         finished: disturbance == Disturbance::Ends,
+        columns_told: false,
     };
     let any = asked == 0;
     let initial = request.send_initial_events.unwrap_or(any);
@@ -116,7 +122,9 @@ pub(crate) fn open(
     } else if initial {
         watcher.cursor = state.store.version();
         watcher.initial = state.select(kind, namespace, &request.selector).cloned().collect();
-        watcher.initial_end = request.send_initial_events == Some(true) && request.bookmarks;
+        // Whoever names no version and takes bookmarks is told where the beginning ends, without having asked.
+        let told = request.send_initial_events.unwrap_or(request.resource_version.is_empty());
+        watcher.initial_end = told && request.bookmarks;
     } else if any {
         watcher.cursor = state.store.version();
     }
@@ -134,7 +142,7 @@ impl Watcher {
                 sleep_until(until.min(self.deadline)).await;
             }
             if let Some(stored) = self.initial.pop_front() {
-                let line = watch_line("ADDED", &render(&self.kind, &stored, self.rendering, self.server.clock.now()));
+                let line = watch_line("ADDED", &self.shown(&stored));
                 return Some((line, self));
             }
             if std::mem::take(&mut self.initial_end) {
@@ -167,7 +175,9 @@ impl Watcher {
                     if wake == self.deadline {
                         self.finished = true;
                     } else {
-                        self.next_bookmark += BOOKMARK_PERIOD;
+                        let last = self.deadline - LAST_BOOKMARK;
+                        let next = self.next_bookmark + BOOKMARK_PERIOD;
+                        self.next_bookmark = if self.next_bookmark < last { next.min(last) } else { next };
                         let version = self.server.enter().store.version();
                         // A change that has come since belongs before the bookmark.
                         if self.read_on() == Reading::All && !self.finished {
@@ -210,7 +220,16 @@ impl Watcher {
             && (self.selector.is_everything() || self.selector.matches(value))
     }
 
-    fn line(&self, event: &Event) -> Option<Bytes> {
+    fn shown(&mut self, stored: &Stored) -> Bytes {
+        let shown = render(&self.kind, stored, self.rendering, self.server.clock.now());
+        let told = std::mem::replace(&mut self.columns_told, true);
+        match self.rendering {
+            Rendering::Table(_) if told => table::without_columns(&shown),
+            _ => shown,
+        }
+    }
+
+    fn line(&mut self, event: &Event) -> Option<Bytes> {
         let now = event.change != Change::Deleted && self.sees(&event.object.value);
         let before = event.previous.as_ref().is_some_and(|previous| self.sees(&previous.value));
         let change = match (before, now) {
@@ -231,12 +250,9 @@ impl Watcher {
             let mut value = (*previous.value).clone();
             value["metadata"]["resourceVersion"] = json!(event.version.to_string());
             let stored = Stored::new(value, event.version);
-            return Some(watch_line(
-                change.text(),
-                &render(&self.kind, &stored, self.rendering, self.server.clock.now()),
-            ));
+            return Some(watch_line(change.text(), &self.shown(&stored)));
         }
-        Some(watch_line(change.text(), &render(&self.kind, &event.object, self.rendering, self.server.clock.now())))
+        Some(watch_line(change.text(), &self.shown(&event.object)))
     }
 
     fn bookmark(&self, version: u64, initial_end: bool) -> Bytes {
@@ -246,7 +262,7 @@ impl Watcher {
         };
         let mut object = json!({
             "kind": kind, "apiVersion": api_version,
-            "metadata": { "resourceVersion": version.to_string(), "creationTimestamp": null },
+            "metadata": { "resourceVersion": version.to_string() },
         });
         if initial_end {
             object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });

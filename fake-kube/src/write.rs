@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     builtin, conversion, crd,
-    kinds::{Builtin, Kind},
+    kinds::{Builtin, Conversion, Kind},
     managed_fields,
     patch::{self, Patch},
     schema::{self, decode::Findings},
@@ -104,9 +104,7 @@ impl State {
         let context = |message: String| {
             format!("{} in version \"{}\" cannot be handled as a {}: {message}", kind.kind, kind.version, kind.kind)
         };
-        let refuse = |error: schema::decode::DecodeError| {
-            Status::bad_request(context(error.message)).with_cause("FieldValueInvalid", "", &error.field)
-        };
+        let refuse = |error: schema::decode::DecodeError| Status::bad_request(context(error.message));
         if kind.custom() {
             let metadata = schema::shapes::named("ObjectMeta");
             if let Some(found) = object.get_mut("metadata") {
@@ -139,22 +137,16 @@ impl State {
 
     fn validate(&self, kind: &Kind, new: &Value, old: Option<&Value>, part: Part) -> Vec<FieldError> {
         let mut errors = builtin::metadata::validate(&new["metadata"], old.map(|old| &old["metadata"]));
-        if kind.custom() {
-            let mut found = schema::validate::check(&kind.schema, new, old);
-            if schema::validate::blocks_rules(&found) {
-                if kind.schema.has_rules {
-                    found.push(FieldError::invalid(
-                        "<nil>",
-                        &Value::Null,
-                        "some validation rules were not checked because the object was invalid; correct the existing \
-                         errors to complete validation",
-                    ));
-                }
-                errors.extend(found);
-            } else {
-                errors.extend(found);
-                errors.extend(self.rules.check(&kind.schema, new, old));
+        if !kind.custom() {
+            if old.is_some() {
+                // What all kinds share is checked four times over on an update, and told each time.
+                let once = errors.clone();
+                errors.extend([once.clone(), once.clone(), once].concat());
             }
+            errors.extend(builtin::metadata::plain_finalizers(&new["metadata"], old.map(|old| &old["metadata"])));
+        }
+        if kind.custom() {
+            errors.extend(schema::custom::check(&self.rules, kind, new, old, part));
         } else {
             errors.extend(builtin::validate::check(kind.builtin, new, old, part));
         }
@@ -184,8 +176,20 @@ impl State {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_type(kind, &object)?;
+        self.check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
+        let created = self.create_decoded(kind, namespace, object, options);
+        let object = created.map_err(|refused| refused.with_warnings(&warnings))?;
+        Ok(Written { object, warnings, created: true })
+    }
+
+    fn create_decoded(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Arc<Stored>, Status> {
         let name = self.prepare_metadata(kind, namespace, &mut object)?;
         if kind.namespaced {
             self.check_namespace(kind, namespace, &name)?;
@@ -199,10 +203,35 @@ impl State {
         builtin::create::prepare(kind.builtin, &mut object, &self.timestamp());
         self.fill_in(kind, &mut object);
         self.admit(kind, &mut object)?;
-        let mut errors = builtin::metadata::validate_name(&name, kind.builtin, loose_names(kind));
+        let mut errors = Vec::new();
+        if let Some(prefix) = object["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty()) {
+            // A dash at its end is followed by the suffix.
+            let probe = prefix.strip_suffix('-').map_or(prefix.to_owned(), |begin| format!("{begin}a"));
+            errors.extend(builtin::metadata::validate_name(&probe, kind.builtin, loose_names(kind)).into_iter().map(
+                |mut error| {
+                    error.field = "metadata.generateName".into();
+                    error.value = Some(format!("{prefix:?}"));
+                    error
+                },
+            ));
+        }
+        errors.extend(builtin::metadata::validate_name(&name, kind.builtin, loose_names(kind)));
         errors.extend(self.validate(kind, &object, None, Part::Whole));
+        if kind.conversion == Conversion::Events && object["eventTime"].is_null() {
+            // The new form asks for more; the refusal names the kind without its group.
+            errors.push(FieldError::required("eventTime", ""));
+            let given = json!(object["type"].as_str().unwrap_or_default());
+            if !matches!(given.as_str(), Some("Normal" | "Warning")) {
+                let detail = format!("has invalid value: {}", given.as_str().unwrap_or_default());
+                errors.push(FieldError::invalid("type", &given, detail));
+            }
+            return Err(Status::invalid_as("", &kind.kind, &name, &errors));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
+        }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut object);
         }
         if self.store.table(kind.table).get(namespace, &name).is_some() {
             return Err(Status::already_exists(kind, &name));
@@ -213,8 +242,7 @@ impl State {
         if options.names_manager && object["metadata"]["managedFields"].is_null() {
             managed_fields::created(kind, &mut object, options, &self.timestamp());
         }
-        let object = self.insert(kind, namespace, &name, object, options.dry_run)?;
-        Ok(Written { object, warnings, created: true })
+        self.insert(kind, namespace, &name, object, options.dry_run)
     }
 
     /// Puts a complete new object and lets its consequences happen.
@@ -265,11 +293,7 @@ impl State {
             metadata.remove("namespace");
         }
         if !text(metadata, "resourceVersion").is_empty() {
-            return Err(Status::new(
-                500,
-                "InternalError",
-                "resourceVersion should not be set on objects to be created",
-            ));
+            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         let mut name = text(metadata, "name");
         if name.is_empty() {
@@ -283,7 +307,7 @@ impl State {
             name = format!("{prefix}{}", self.ids.suffix());
             metadata.insert("name".into(), json!(name));
         }
-        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(key);
         }
         metadata.insert("uid".into(), json!(uid));
@@ -304,30 +328,31 @@ impl State {
         part: Part,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_type(kind, &object)?;
+        self.check_type(kind, &object)?;
         let warnings = self.decode(kind, &mut object, options)?;
         let metadata = &object["metadata"];
         let given = metadata["name"].as_str().unwrap_or_default();
         if given != name {
             return Err(Status::bad_request(if given.is_empty() {
-                "name must be provided".to_owned()
+                format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
             } else {
                 format!("the name of the object ({given}) does not match the name on the URL ({name})")
             }));
         }
-        if let Some(given) = metadata["namespace"].as_str().filter(|given| !given.is_empty() && *given != namespace) {
-            return Err(Status::bad_request(format!(
-                "the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
-            )));
-        }
+        check_place(namespace, metadata)?;
         let old = Arc::clone(self.get(kind, namespace, name)?);
         let unconditional = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty();
         if unconditional && kind.custom() {
             let errors =
                 [FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update")];
-            return Err(Status::invalid(kind, name, &errors));
+            return Err(Status::invalid_as(&kind.group, &kind.plural, name, &errors));
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let (uid, known) = (&object["metadata"]["uid"], &old.value["metadata"]["uid"]);
+        if let (Some(uid), Some(known)) = (uid.as_str().filter(|uid| !uid.is_empty() && known != uid), known.as_str()) {
+            return Err(Status::other_uid(kind, namespace, name, uid, known));
+        }
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -350,15 +375,18 @@ impl State {
         let mut shown = (*old.value).clone();
         conversion::from_storage(kind, &mut shown);
         let mut object = patch::changed(kind, shown, patch)?;
-        check_type(kind, &object)?;
-        let warnings = self.decode(kind, &mut object, options)?;
+        let patched = object.clone();
+        let decoded = self.check_type(kind, &object).and_then(|()| self.decode(kind, &mut object, options));
+        let warnings = decoded.map_err(|why| unfit(&patched, &why))?;
         if object["metadata"]["name"] != name {
             return Err(Status::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({name})",
                 object["metadata"]["name"].as_str().unwrap_or_default()
             )));
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        check_place(namespace, &object["metadata"])?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -376,14 +404,19 @@ impl State {
     ) -> Result<Written, Status> {
         if options.field_manager.is_empty() {
             let errors = [FieldError::required("fieldManager", "is required for apply patch")];
-            let message = format!("PatchOptions.meta.k8s.io \"\" is invalid: {}", errors[0]);
-            return Err(Status::new(422, "Invalid", message));
+            return Err(Status::invalid_options("PatchOptions", &errors));
         }
-        check_type(kind, &applied)?;
+        check_applied(kind, name, &applied)?;
         if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
-        let warnings = self.decode(kind, &mut applied, options)?;
+        let strict = WriteOptions { field_validation: FieldValidation::Warn, ..options.clone() };
+        if let Some(unknown) = self.decode(kind, &mut applied, &strict)?.first() {
+            // Only fields of the schema can be owned.
+            let path = unknown.trim_start_matches("unknown field ").trim_matches('"').to_owned();
+            return Err(untyped(kind, &applied, &path));
+        }
+        let warnings = Vec::new();
         if let Some(metadata) = applied["metadata"].as_object_mut() {
             metadata.remove("creationTimestamp");
             if kind.namespaced {
@@ -396,11 +429,11 @@ impl State {
             if part != Part::Whole {
                 return Err(Status::not_found(kind, name));
             }
-            if applied["metadata"].get("uid").is_some_and(|uid| !uid.is_null()) {
+            if let Some(uid) = applied["metadata"]["uid"].as_str() {
                 return Err(Status::conflict(
                     kind,
                     name,
-                    "uid mismatch: the provided object specified a uid that does not exist",
+                    format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
                 ));
             }
             let mut object = applied.clone();
@@ -414,7 +447,8 @@ impl State {
         if let Some(version) = applied["metadata"].get("resourceVersion").filter(|version| !version.is_null()) {
             object["metadata"]["resourceVersion"] = version.clone();
         }
-        let mut written = self.replace(kind, namespace, name, &old, object, part, options)?;
+        let replaced = self.replace(kind, namespace, name, &old, object, part, options);
+        let mut written = replaced.map_err(|refused| refused.with_warnings(&warnings))?;
         written.warnings = warnings;
         Ok(written)
     }
@@ -431,18 +465,28 @@ impl State {
         part: Part,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        check_preconditions(kind, name, old, &new)?;
+        check_version(kind, name, old, &new)?;
+        let metadata_errors = builtin::metadata::validate_update(&new["metadata"], &old.value["metadata"]);
         keep_system_fields(kind, &old.value, &mut new);
         keep_other_parts(kind, &old.value, &mut new, part);
         builtin::update::prepare(kind.builtin, &old.value, &mut new, part);
         self.fill_in(kind, &mut new);
-        if new == *old.value {
+        if part == Part::Resize && builtin::qos_class(&new["spec"]) != builtin::qos_class(&old.value["spec"]) {
+            let detail = "Pod QOS Class may not change as a result of resizing";
+            let error = FieldError::invalid("spec", &json!(builtin::qos_class(&old.value["spec"])), detail);
+            return Err(Status::invalid(kind, name, &[error]));
+        }
+        if new == *old.value && metadata_errors.is_empty() {
             return Ok(Written::plain(Arc::clone(old)));
         }
-        let mut errors = builtin::metadata::validate_update(&new["metadata"], &old.value["metadata"]);
+        // Twice: the server checks what all kinds share, and then each kind checks it again.
+        let mut errors = [metadata_errors.clone(), metadata_errors].concat();
         errors.extend(self.validate(kind, &new, Some(&old.value), part));
         if !errors.is_empty() {
             return Err(Status::invalid(kind, name, &errors));
+        }
+        if kind.custom() {
+            schema::decode::whole_numbers(&mut new);
         }
         if kind.generation && part != Part::Status && spec_differs(kind, &old.value, &new) {
             let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
@@ -477,42 +521,113 @@ impl State {
     }
 }
 
-fn check_type(kind: &Kind, object: &Value) -> Result<(), Status> {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    let (version, name) = (text("apiVersion"), text("kind"));
-    let wanted = kind.api_version();
-    if !version.is_empty() && version != wanted {
+impl State {
+    /// The body must be of the kind that the path is about, where it says what it is.
+    fn check_type(&self, kind: &Kind, object: &Value) -> Result<(), Status> {
+        let text = |key: &str| object[key].as_str().unwrap_or_default();
+        let (version, name) = (text("apiVersion"), text("kind"));
+        let wanted = kind.api_version();
+        if (version.is_empty() || version == wanted) && (name.is_empty() || name == kind.kind) {
+            return Ok(());
+        }
+        if kind.custom() || version.is_empty() || name.is_empty() {
+            return Err(Status::bad_request(if name.is_empty() || name == kind.kind {
+                format!("the API version in the data ({version}) does not match the expected API version ({wanted})")
+            } else {
+                format!(
+                    "{name} in version \"{}\" cannot be handled as a {}: the kind of the object does not match the \
+                     resource",
+                    kind.version, kind.kind
+                )
+            }));
+        }
+        let (_, short) = version.rsplit_once('/').unwrap_or(("", version));
+        let why = if self.kinds.by_kind(version, name).is_some() {
+            format!(
+                "converting ({short}.{name}) to ({}.{}): unknown conversion",
+                internal_group(&kind.group),
+                kind.kind
+            )
+        } else {
+            format!("no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"")
+        };
+        Err(Status::bad_request(format!("{name} in version {short:?} cannot be handled as a {}: {why}", kind.kind)))
+    }
+}
+
+/// What the server's own package for a group is called.
+fn internal_group(group: &str) -> &str {
+    match group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        first => first,
+    }
+}
+
+/// A patch whose result is no object of the kind.
+fn unfit(object: &Value, why: &Status) -> Status {
+    let why = match why.message.split_once("cannot be handled as a ") {
+        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, why)| why),
+        None => &why.message,
+    };
+    let error = FieldError::invalid("patch", &json!(object.to_string()), why);
+    Status::invalid_as("", "", "", &[error])
+}
+
+/// What a body says of its namespace must agree with the path.
+fn check_place(namespace: &str, metadata: &Value) -> Result<(), Status> {
+    let given = metadata["namespace"].as_str().unwrap_or_default();
+    if given.is_empty() || given == namespace {
+        return Ok(());
+    }
+    Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
+}
+
+/// An applied configuration says in full what it is.
+fn check_applied(kind: &Kind, name: &str, applied: &Value) -> Result<(), Status> {
+    let text = |key: &str| applied[key].as_str().unwrap_or_default();
+    if text("apiVersion") != kind.api_version() || text("kind") != kind.kind {
         return Err(Status::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({wanted})"
+            "invalid object type: {}, Kind={}",
+            group_version(text("apiVersion")),
+            text("kind")
         )));
     }
-    if !name.is_empty() && name != kind.kind {
+    let given = applied["metadata"]["name"].as_str().unwrap_or_default();
+    if !given.is_empty() && given != name {
         return Err(Status::bad_request(format!(
-            "{name} in version \"{}\" cannot be handled as a {}: the kind of the object does not match the resource",
-            kind.version, kind.kind
+            "the name of the object ({given}) does not match the name on the URL ({name})"
         )));
     }
     Ok(())
 }
 
-fn check_preconditions(kind: &Kind, name: &str, old: &Stored, new: &Value) -> Result<(), Status> {
-    let metadata = &new["metadata"];
-    let (uid, version) = (metadata["uid"].as_str().unwrap_or_default(), &metadata["resourceVersion"]);
-    let known = old.value["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != known {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {known}");
-        return Err(Status::conflict(kind, name, why));
-    }
-    match version.as_str().unwrap_or_default() {
+/// With the slash that the core group has where both are printed.
+fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
+/// An applied field that the schema does not know.
+fn untyped(kind: &Kind, applied: &Value, path: &str) -> Status {
+    let text = |key: &str| applied["metadata"][key].as_str().unwrap_or_default();
+    Status::new(
+        500,
+        "",
+        format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): .{path}: field not declared in schema",
+            text("namespace"),
+            text("name"),
+            group_version(&kind.api_version()),
+            kind.kind
+        ),
+    )
+}
+
+fn check_version(kind: &Kind, name: &str, old: &Stored, new: &Value) -> Result<(), Status> {
+    match new["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
         "" => Ok(()),
         version if version == old.version.to_string() => Ok(()),
         version if version.parse::<u64>().is_err() => {
-            let errors = [FieldError::invalid(
-                "metadata.resourceVersion",
-                &json!(version),
-                format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
-            )];
-            Err(Status::invalid(kind, name, &errors))
+            Err(Status::new(500, "", format!("strconv.ParseUint: parsing {version:?}: invalid syntax")))
         }
         _ => Err(Status::modified(kind, name)),
     }

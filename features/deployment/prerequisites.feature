@@ -64,7 +64,7 @@ Feature: What an installation needs
     And the manifest "node-pool-both-markets.yaml" is applied
     And a pod "single" that asks for 1 CPU is created
     And pod "single" is Running within 3m
-    Then within 1m the controller logs an error that contains "failed receiving interruption messages"
+    Then within 1m the controller logs an error that contains "NonExistentQueue"
     When the interruption queue is created
     And a spot interruption message arrives for the instance
     Then the NodeClaim is deleted within 70s
@@ -75,7 +75,7 @@ Feature: What an installation needs
     Given a cluster set up as the guides describe, its controller not yet started
     And environment variable "INTERRUPTION_QUEUE" of the controller is "arn:aws:sqs:us-west-2:123456789012:demo"
     When the controller is started
-    Then within 1m the controller logs an error that contains "failed receiving interruption messages"
+    Then within 1m the controller logs an error that contains "NonExistentQueue"
 
   @extension @interruption.queue-setting-is-a-name
   Scenario: A queue that is set by its ARN is told at the start

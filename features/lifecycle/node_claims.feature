@@ -30,7 +30,7 @@ Feature: NodeClaims and their nodes
     And the node has the taint "example.com/batch=yes:NoSchedule" within 1s
     And the labels of the node agree with the instance and the NodeClaim
     And field "spec.expireAfter" of the NodeClaim is "720h"
-    And field "spec.terminationGracePeriod" of the NodeClaim is "48h"
+    And field "spec.terminationGracePeriod" of the NodeClaim is "48h0m0s"
     And pod "intolerant" is Pending
     And within 1s event "FailedScheduling" on Pod "intolerant" contains "did not tolerate taint"
 

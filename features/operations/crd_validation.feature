@@ -75,13 +75,13 @@ Feature: Wrong manifests are refused
     @provisioning.validate-no-template-resources
     Examples:
       | fault                     | path                         | value                  | message       |
-      | resources of its template | spec.template.spec.resources | {requests: {cpu: '1'}} | unknown field |
+      | resources of its template | spec.template.spec.resources | {requests: {cpu: '1'}} | field not declared in schema |
 
     Examples:
       | fault                       | path                             | value     | message                          |
       | a wait that is no duration  | spec.disruption.consolidateAfter | soon      | spec.disruption.consolidateAfter |
       | an expiry in days           | spec.template.spec.expireAfter   | 30d       | spec.template.spec.expireAfter   |
-      | a field that does not exist | spec.limit                       | {cpu: 10} | unknown field                    |
+      | a field that does not exist | spec.limit                       | {cpu: 10} | field not declared in schema                    |
       | a quantity that is none     | spec.limits.cpu                  | ten       | spec.limits.cpu                  |
 
   Scenario Outline: A NodePool with <what> is accepted

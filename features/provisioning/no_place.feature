@@ -16,7 +16,7 @@ Feature: Pods that no node can be made for
   Scenario: A pod for a zone without a subnet is told so
     Given the manifest "node-pool.yaml" is applied
     When a pod "far" that asks for 1 CPU on a node with "topology.kubernetes.io/zone: us-west-2z" is created
-    Then within 1m event "FailedScheduling" on Pod "far" contains "incompatible with nodepool"
+    Then within 1m event "FailedScheduling" on Pod "far" contains "topology.kubernetes.io/zone In [us-west-2z]"
     And no NodeClaim exists
 
   @provisioning.no-matching-types-event

@@ -64,6 +64,8 @@ pub(crate) const NODE_CLASS_REF_RULES: Rules = &[
 pub(crate) const BUDGETS_RULES: Rules =
     &[("self.all(x, has(x.schedule) == has(x.duration))", "'schedule' must be set with 'duration'")];
 
+const OPERATORS: [&str; 8] = ["Gte", "Lte", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
+
 // `has(x.values)` first, because a rule that fails to evaluate is refused without its message.
 const REQUIREMENTS_RULES: Rules = &[
     (
@@ -270,6 +272,14 @@ fn requirements_with(schema: &mut Schema, restrictions: &[KeyRestriction]) {
     schema.insert("maxItems".to_owned(), json!(100));
     schema.insert("x-kubernetes-list-type".to_owned(), json!("atomic"));
     rules(REQUIREMENTS_RULES)(schema);
+    // The API server lists the operators in this order when it refuses another, and names the format of a number that is
+    // none: both as upstream's definitions make it.
+    schema
+        .pointer_mut("/items/properties/operator/enum")
+        .into_iter()
+        .for_each(|operators| *operators = json!(OPERATORS));
+    let min_values = schema.pointer_mut("/items/properties/minValues").and_then(Value::as_object_mut);
+    min_values.expect("items of requirements have a least number of values").remove("format");
     let key = schema.pointer_mut("/items/properties/key").and_then(Value::as_object_mut);
     let key = key.expect("items of requirements have a key");
     for restriction in restrictions.iter().chain(&[AWS_DOMAIN]) {

@@ -16,6 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use controller::RunHandles;
 use controller_clock::Clock;
 use jiff::Timestamp;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,12 +38,12 @@ pub struct Embedded {
     /// How many replicas were started so far: each has a name of its own, as each pod of a Deployment has.
     started: usize,
     /// What runs in the cluster. Dropping it ends it.
-    parts: JoinSet<anyhow::Result<()>>,
+    parts: RefCell<JoinSet<anyhow::Result<()>>>,
 }
 
 struct Replica {
     identity: String,
-    run: JoinSet<anyhow::Result<()>>,
+    run: RefCell<JoinSet<anyhow::Result<()>>>,
     handles: RunHandles,
 }
 
@@ -83,7 +84,15 @@ impl Embedded {
         let mut environment = cluster.account.controller_environment();
         environment.extend(on.environment);
         let idle = on.controller == UnderTest::Nothing;
-        Ok(Self { cluster, clock, idle, environment, replicas: BTreeMap::new(), started: 0, parts })
+        Ok(Self {
+            cluster,
+            clock,
+            idle,
+            environment,
+            replicas: BTreeMap::new(),
+            started: 0,
+            parts: RefCell::new(parts),
+        })
     }
 }
 
@@ -127,7 +136,7 @@ impl Backend for Embedded {
         let mut run = JoinSet::new();
         if self.idle {
             run.spawn_local(std::future::pending());
-            self.replicas.insert(replica, Replica { identity, run, handles });
+            self.replicas.insert(replica, Replica { identity, run: RefCell::new(run), handles });
             return Ok(());
         }
         let settings = fake_cluster::controller_settings(&self.environment, &identity)?;
@@ -141,13 +150,13 @@ impl Backend for Embedded {
             shutdown,
             handles.clone(),
         ));
-        self.replicas.insert(replica, Replica { identity, run, handles });
+        self.replicas.insert(replica, Replica { identity, run: RefCell::new(run), handles });
         Ok(())
     }
 
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let mut killed = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
-        killed.run.shutdown().await;
+        killed.run.get_mut().shutdown().await;
         Ok(())
     }
 
@@ -163,16 +172,16 @@ impl Backend for Embedded {
         Ok(self.replicas.values().map(|replica| replica.handles.metrics.text()).collect())
     }
 
-    fn check_alive(&mut self) -> anyhow::Result<()> {
-        for (number, replica) in &mut self.replicas {
-            match replica.run.try_join_next() {
+    fn check_alive(&self) -> anyhow::Result<()> {
+        for (number, replica) in &self.replicas {
+            match replica.run.borrow_mut().try_join_next() {
                 None => {}
                 Some(Ok(Ok(()))) => return Err(anyhow!("replica {number} of the controller ended by itself")),
                 Some(Ok(Err(error))) => return Err(error.context(format!("replica {number} of the controller ended"))),
                 Some(Err(error)) => return Err(anyhow!(error).context(format!("replica {number} of the controller"))),
             }
         }
-        match self.parts.try_join_next() {
+        match self.parts.borrow_mut().try_join_next() {
             None => Ok(()),
             Some(ended) => Err(anyhow!("a part of the embedded cluster ended: {ended:?}")),
         }

@@ -100,5 +100,5 @@ pub trait Backend {
     }
 
     /// An error where a part of the backend ended on its own, such as a controller that gave up.
-    fn check_alive(&mut self) -> anyhow::Result<()>;
+    fn check_alive(&self) -> anyhow::Result<()>;
 }

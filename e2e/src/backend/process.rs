@@ -8,12 +8,14 @@ use crate::tools::{self, Missing, Tool};
 use crate::under_test::UnderTest;
 use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::task::JoinSet;
@@ -60,7 +62,7 @@ pub(crate) fn definitions_of(controller: &UnderTest) -> Result<crate::control_pl
 
 /// A running controller.
 pub(crate) struct Process {
-    child: tokio::process::Child,
+    child: RefCell<tokio::process::Child>,
     log: PathBuf,
     /// What reads its output.
     readers: JoinSet<()>,
@@ -81,12 +83,12 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let kept = std::rc::Rc::new(std::cell::RefCell::new(Log { file, written: 0 }));
+        let kept = Rc::new(RefCell::new(Log { file, written: 0 }));
         let mut readers = JoinSet::new();
         let (output, errors) = (child.stdout.take(), child.stderr.take());
         readers.spawn_local(read(output.context("its output is piped")?, recorder.clone(), kept.clone()));
         readers.spawn_local(read(errors.context("its errors are piped")?, recorder.clone(), kept));
-        let mut process = Self { child, log, readers };
+        let mut process = Self { child: RefCell::new(child), log, readers };
         process.wait_for_health(environment.get("HEALTH_PROBE_PORT").and_then(|port| port.parse().ok())).await?;
         Ok(process)
     }
@@ -108,15 +110,15 @@ impl Process {
 
     /// What to say if it has ended by itself.
     async fn ended(&mut self) -> anyhow::Result<Option<String>> {
-        let Some(status) = self.child.try_wait()? else { return Ok(None) };
+        let Some(status) = self.child.get_mut().try_wait()? else { return Ok(None) };
         // What it wrote last is still in the pipe.
         while self.readers.join_next().await.is_some() {}
         Ok(Some(self.farewell(status)))
     }
 
     /// An error if it has ended by itself.
-    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
-        match self.child.try_wait()? {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match self.child.borrow_mut().try_wait()? {
             Some(status) => Err(anyhow!(self.farewell(status))),
             None => Ok(()),
         }
@@ -128,16 +130,18 @@ impl Process {
 
     /// Ends it at once.
     pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("killing the controller")
+        self.child.get_mut().kill().await.context("killing the controller")
     }
 
     /// Asks it to end, and ends it where it does not.
     pub(crate) async fn stop(&mut self, patience: Duration) -> anyhow::Result<()> {
-        if let Some(id) = self.child.id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw) {
+        if let Some(id) =
+            self.child.get_mut().id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw)
+        {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
-        if tokio::time::timeout(patience, self.child.wait()).await.is_err() {
-            self.child.kill().await.context("killing the controller")?;
+        if tokio::time::timeout(patience, self.child.get_mut().wait()).await.is_err() {
+            self.child.get_mut().kill().await.context("killing the controller")?;
         }
         Ok(())
     }
@@ -150,7 +154,7 @@ impl Process {
         tokio::select! {
             biased;
             () = goodbye.cancelled() => {}
-            ended = self.child.wait() => {
+            ended = self.child.get_mut().wait() => {
                 let status = ended?;
                 while self.readers.join_next().await.is_some() {}
                 bail!("{}", self.farewell(status));
@@ -166,7 +170,7 @@ struct Log {
 }
 
 /// Reads what a controller writes: into its file, and into the record.
-async fn read(from: impl AsyncRead + Unpin, recorder: Recorder, kept: std::rc::Rc<std::cell::RefCell<Log>>) {
+async fn read(from: impl AsyncRead + Unpin, recorder: Recorder, kept: Rc<RefCell<Log>>) {
     let mut lines = BufReader::new(from).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
         {

@@ -26,6 +26,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -96,7 +97,7 @@ pub struct RealTime {
     recorder: Recorder,
     folder: TemporaryFolder,
     logs: Option<PathBuf>,
-    parts: JoinSet<anyhow::Result<()>>,
+    parts: RefCell<JoinSet<anyhow::Result<()>>>,
 }
 
 struct Replica {
@@ -218,7 +219,7 @@ impl RealTime {
             recorder,
             folder,
             logs,
-            parts,
+            parts: RefCell::new(parts),
         })
     }
 }
@@ -393,11 +394,11 @@ impl Backend for RealTime {
         true
     }
 
-    fn check_alive(&mut self) -> anyhow::Result<()> {
-        for (number, replica) in &mut self.replicas {
+    fn check_alive(&self) -> anyhow::Result<()> {
+        for (number, replica) in &self.replicas {
             replica.process.check().with_context(|| format!("replica {number} of the controller"))?;
         }
-        match self.parts.try_join_next() {
+        match self.parts.borrow_mut().try_join_next() {
             None => Ok(()),
             Some(ended) => Err(anyhow!("a part of the cluster ended: {ended:?}")),
         }

@@ -44,17 +44,18 @@ Exit codes: 0 nothing failed, 1 a row failed (with --baseline: passed there and 
 pub(crate) struct Arguments {
     #[command(flatten)]
     choice: Choice,
-    /// A controller to run: ours, upstream, or the path of a program; may be given several times [default: ours,
+    /// A controller to run: ours, upstream, nothing (as a control), or the path of a program; may be given several times [default: ours,
     /// unless runs are named].
     #[arg(long = "controller", value_name = "CONTROLLER")]
     controllers: Vec<UnderTest>,
     /// A backend to run each controller on; may be given several times [default: embedded, unless runs are named].
-    #[arg(long = "backend", value_enum)]
+    #[arg(long = "backend", value_name = "BACKEND", value_enum)]
     backends: Vec<BackendName>,
     /// A folder that `trysquare test --report` wrote, to be taken into the report; may be given several times.
     #[arg(long = "run", value_name = "DIR")]
     runs: Vec<PathBuf>,
-    /// A folder that `trysquare test --report` wrote for a controller that does nothing: passes that it has too are marked.
+    /// A folder that `trysquare test --report` wrote for a controller that does nothing, to mark the passes that it has
+    /// too without giving it a column.
     #[arg(long, value_name = "DIR")]
     idle: Vec<PathBuf>,
     /// Write conformance.html, .json, .md, junit.xml, badges and the runs into this folder.

@@ -4,6 +4,7 @@ mod cloud;
 mod compare;
 mod completions;
 mod conformance;
+mod contract;
 mod interrupt;
 mod list;
 mod output;
@@ -70,6 +71,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
+    /// Compares fake-kube with a genuine API server and scheduler.
+    Contract(contract::Arguments),
     /// Lists the sentences that scenarios may use.
     Steps(steps::Arguments),
     #[command(flatten)]
@@ -131,6 +134,7 @@ pub fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Contract(arguments) => contract::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
         Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),

@@ -42,9 +42,15 @@ pub(super) fn render(column: &Column, rows: usize) -> String {
         right,
         colour
     );
-    out.push_str("<g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" lengthAdjust=\"spacingAndGlyphs\">\n");
+    out.push_str("<g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\">\n");
     for (x, text) in [(6.0, &label), (left + 6.0, &value)] {
-        markup!(out, "<text x=\"{}\" y=\"14\" textLength=\"{}\">{}</text>\n", x, width(text), text);
+        markup!(
+            out,
+            "<text x=\"{}\" y=\"14\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\">{}</text>\n",
+            x,
+            width(text),
+            text
+        );
     }
     out.push_str("</g>\n</svg>\n");
     out

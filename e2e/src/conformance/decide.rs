@@ -23,12 +23,16 @@ pub(crate) const EXTENSION: &str = "extension";
 /// Our controller, as columns name it.
 const OURS: &str = "ours";
 
+/// The controller that does nothing, as columns name it.
+const NOTHING: &str = "nothing";
+
 /// How many lines of what happened a failure keeps; the timeline has the rest.
 const LAST_LINES: usize = 25;
 
-/// Whether a scenario says anything about a controller: those that go beyond upstream do about ours alone.
+/// Whether a scenario says anything about a controller: those that go beyond upstream do about ours alone, and about the
+/// control that does nothing, which has to fail them.
 pub fn applies(scenario: &Scenario, controller: &str) -> bool {
-    controller == OURS || !scenario.tags.iter().any(|tag| tag == EXTENSION)
+    [OURS, NOTHING].contains(&controller) || !scenario.tags.iter().any(|tag| tag == EXTENSION)
 }
 
 /// A run, or the part of one that was about one controller on one backend.
@@ -85,7 +89,7 @@ pub fn why_none_started<'a>(results: impl IntoIterator<Item = &'a ScenarioResult
 pub struct Facts<'a> {
     /// The runs, in the order of the columns.
     pub runs: Vec<Run>,
-    /// The runs of a controller that does nothing.
+    /// Further runs of a controller that does nothing, beside those among the columns.
     pub idle: Vec<Run>,
     /// Every scenario there is, run or not.
     pub scenarios: &'a [Scenario],
@@ -108,7 +112,7 @@ fn identity(scenario: &Scenario) -> Identity {
 /// Puts the report together.
 pub fn decide(facts: &Facts<'_>) -> Document {
     let gathered = gather(facts);
-    let idle = (!facts.idle.is_empty()).then(|| passed_when_idle(facts));
+    let idle = passed_when_idle(facts);
     let restating = restating(facts);
     let of_row = |row: catalogue::Row| {
         let none = Vec::new();
@@ -202,9 +206,13 @@ fn gather<'a>(facts: &'a Facts<'_>) -> Vec<Gathered<'a>> {
     columns
 }
 
-fn passed_when_idle(facts: &Facts<'_>) -> BTreeMap<Identity, bool> {
-    let results = facts.idle.iter().filter(|run| run.could_not_start.is_none()).flat_map(|run| &run.results);
-    results.map(|(_, result)| (identity(&result.scenario), outcome(result) == Outcome::Passed)).collect()
+/// Which scenarios a controller that does nothing passes, where one was run.
+fn passed_when_idle(facts: &Facts<'_>) -> Option<BTreeMap<Identity, bool>> {
+    let columns = facts.runs.iter().filter(|run| run.controller == NOTHING);
+    let started: Vec<&Run> = facts.idle.iter().chain(columns).filter(|run| run.could_not_start.is_none()).collect();
+    let results = started.iter().flat_map(|run| &run.results);
+    let passed = results.map(|(_, result)| (identity(&result.scenario), outcome(result) == Outcome::Passed));
+    (!started.is_empty()).then(|| passed.collect())
 }
 
 /// The scenarios of each row, those at hand and those that were run.

@@ -40,6 +40,9 @@ const ATTEMPTS: u32 = 3;
 /// How many clients that are controllers under test have a name of their own; more starts than that share the last one.
 const CONTROLLERS: usize = 64;
 
+/// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
 /// The range that EKS takes for Services where the VPC is elsewhere.
 const SERVICE_RANGE: &str = "10.100.0.0/16";
 
@@ -324,7 +327,8 @@ impl Drop for ControlPlane {
     }
 }
 
-fn is_established(crd: &CustomResourceDefinition) -> bool {
+/// Whether the API server has taken a definition up.
+pub(crate) fn is_established(crd: &CustomResourceDefinition) -> bool {
     let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
@@ -350,16 +354,28 @@ fn new_folder(base: &Path) -> anyhow::Result<PathBuf> {
     unreachable!("some number is free")
 }
 
-/// Ports that are free now.
+/// Ports that are free now, for programs that are about to take them. They are below those that the kernel gives to clients:
+/// one of these may be a connection's the moment after.
 pub(crate) fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
-    // Held together until all are known, so that they differ.
-    let listeners: Vec<std::net::TcpListener> =
-        (0..N).map(|_| std::net::TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().context("no free port")?;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, count) = (u32::from(PORTS.start), u32::from(PORTS.end - PORTS.start));
+    // Processes begin at different places, so that two that look at the same time do not find the same.
+    let offset = std::process::id().wrapping_mul(61);
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+    let mut found = 0;
+    for _ in 0..count {
+        if found == N {
+            return Ok(ports);
+        }
+        let step = offset.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(first + step % count).unwrap_or(PORTS.start);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            ports[found] = port;
+            found += 1;
+        }
     }
-    Ok(ports)
+    bail!("no port from {} to {} is free", PORTS.start, PORTS.end)
 }
 
 /// The last lines of a log.

@@ -145,7 +145,7 @@ pub(super) async fn client_of(kubeconfig: &str, user_agent: &'static str) -> any
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
-    Ok(kube::Client::try_from(config)?)
+    Ok(controller::process::client(config)?)
 }
 
 /// Tells what changes in Kubernetes, as a failed scenario's timeline does.

@@ -2,6 +2,7 @@
 
 use super::Vocabulary;
 use crate::backend::CONTROLLER;
+use crate::control_plane::is_established;
 use crate::eventually::Seen;
 use crate::things::is_ready;
 use crate::world::World;
@@ -87,10 +88,27 @@ pub(super) fn register(steps: &mut Vocabulary) {
     steps.add("the CRDs are installed", |world, _| {
         Box::pin(async move {
             let api = Api::<CustomResourceDefinition>::all(world.kube());
-            for crd in controller_api::crds() {
-                api.create(&PostParams::default(), &crd).await?;
+            let definitions = controller_api::crds();
+            for crd in &definitions {
+                api.create(&PostParams::default(), crd).await?;
             }
-            Ok(())
+            // As `kubectl wait --for condition=Established` does.
+            let limit = Duration::from_secs(30);
+            world
+                .eventually("the CRDs are established", limit, async || {
+                    let list = api.list(&Default::default()).await?;
+                    let established = list.iter().filter(|crd| is_established(crd)).count();
+                    let all = established == definitions.len();
+                    Ok(Seen::when(all, (), || format!("{established} of {} are", definitions.len())))
+                })
+                .await?;
+            // A genuine server takes a moment more until it serves what is established.
+            world
+                .eventually("the new kinds are served", limit, async || {
+                    let nodes = world.node_claims().await;
+                    Ok(Seen::when(nodes.is_ok(), (), || format!("{nodes:?}")))
+                })
+                .await
         })
     });
     steps.add("managed node group {string} grows by a node", |world, arguments| {

@@ -103,8 +103,14 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
 }
 
-/// Who holds the lease of the leader election.
+/// Who holds the lease of the leader election, once somebody does.
 async fn leader(world: &World) -> anyhow::Result<String> {
-    let lease = Api::<Lease>::namespaced(world.kube(), "kube-system").get("karpenter-leader-election").await?;
-    lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")
+    world
+        .eventually("a replica holds the lease", Duration::from_secs(30), async || {
+            let lease =
+                Api::<Lease>::namespaced(world.kube(), "kube-system").get_opt("karpenter-leader-election").await?;
+            let holder = lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty());
+            Ok(holder.map_or_else(|| Seen::NotYet("nobody holds it".into()), Seen::Yes))
+        })
+        .await
 }

@@ -76,8 +76,9 @@ impl World {
             Ok(crate::eventually::Seen::when(pods.is_empty(), (), || super::workloads::describe(&pods)))
         })
         .await?;
-        self.mark(Moment::LastPodLeft, self.now());
-        Ok(self.now())
+        let left_at = self.now();
+        self.mark(Moment::LastPodLeft, left_at);
+        Ok(left_at)
     }
 }
 

@@ -13,11 +13,16 @@ pub(crate) fn prepare(builtin: Builtin, object: &mut Value, now: &str) {
         Builtin::Node => new_node(object),
         Builtin::Namespace => new_namespace(object),
         Builtin::Job => new_job(object),
-        Builtin::PersistentVolume | Builtin::PersistentVolumeClaim => object["status"] = json!({ "phase": "Pending" }),
+        Builtin::PersistentVolume => {
+            object["status"] = json!({ "phase": "Pending", "lastPhaseTransitionTime": now });
+        }
+        Builtin::PersistentVolumeClaim => object["status"] = json!({ "phase": "Pending" }),
+        Builtin::Service => object["status"] = json!({ "loadBalancer": {} }),
         // These counters are always written, zero or not.
         Builtin::ReplicaSet => object["status"] = json!({ "replicas": 0 }),
         Builtin::StatefulSet => object["status"] = json!({ "replicas": 0, "availableReplicas": 0 }),
         Builtin::DaemonSet => {
+            object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("1");
             object["status"] = json!({
                 "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
             });
@@ -26,7 +31,7 @@ pub(crate) fn prepare(builtin: Builtin, object: &mut Value, now: &str) {
             object["status"] =
                 json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 });
         }
-        Builtin::Deployment | Builtin::ResourceClaim => object["status"] = json!({}),
+        Builtin::Deployment | Builtin::CronJob | Builtin::ResourceClaim => object["status"] = json!({}),
         _ => {}
     }
 }
@@ -55,7 +60,7 @@ fn new_pod(object: &mut Value, now: &str) {
 
 /// Every pod tolerates a node that is not ready or unreachable for five minutes, unless it says otherwise
 /// (admission plug-in `DefaultTolerationSeconds`).
-fn tolerate_outages(spec: &mut Value) {
+pub(super) fn tolerate_outages(spec: &mut Value) {
     let tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
     let mut extended = tolerations.clone();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -102,6 +107,7 @@ fn new_job(object: &mut Value) {
         return;
     }
     let (uid, name) = (object["metadata"]["uid"].clone(), object["metadata"]["name"].clone());
+    let mut labels = Vec::new();
     let spec = &mut object["spec"];
     for (key, value) in [
         ("batch.kubernetes.io/controller-uid", &uid),
@@ -110,8 +116,13 @@ fn new_job(object: &mut Value) {
         ("job-name", &name),
     ] {
         spec["template"]["metadata"]["labels"][key] = value.clone();
+        labels.push((key, value.clone()));
     }
-    if spec["selector"].is_null() {
-        spec["selector"] = json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } });
+    if !spec["selector"].is_object() {
+        spec["selector"] = json!({});
+    }
+    spec["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid.clone();
+    for (key, value) in labels {
+        object["metadata"]["labels"][key] = value;
     }
 }

@@ -12,13 +12,32 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             let host_network = object["spec"]["hostNetwork"] == true;
             if object["spec"].is_object() {
                 pod_spec(&mut object["spec"]);
+                set(&mut object["spec"], "enableServiceLinks", json!(true));
                 if host_network {
                     host_ports(&mut object["spec"]);
                 }
             }
+            for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+                for status in items(&mut object["status"], list) {
+                    set(status, "lastState", json!({}));
+                    set(status, "state", json!({}));
+                }
+            }
+            for condition in items(&mut object["status"], "conditions") {
+                set(condition, "lastProbeTime", Value::Null);
+                set(condition, "lastTransitionTime", Value::Null);
+            }
         }
         Builtin::Node => {
             let status = &mut object["status"];
+            if !status.is_object() {
+                *status = json!({});
+            }
+            set(status, "daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 0 } }));
+            let info = child(status, "nodeInfo");
+            for key in NODE_INFO {
+                set(info, key, json!(""));
+            }
             if status["allocatable"].is_null() && status["capacity"].is_object() {
                 status["allocatable"] = status["capacity"].clone();
             }
@@ -50,6 +69,12 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             let retention = child(spec, "persistentVolumeClaimRetentionPolicy");
             set(retention, "whenDeleted", json!("Retain"));
             set(retention, "whenScaled", json!("Retain"));
+            for claim in items(spec, "volumeClaimTemplates") {
+                set(claim, "apiVersion", json!("v1"));
+                set(claim, "kind", json!("PersistentVolumeClaim"));
+                set(child(claim, "spec"), "volumeMode", json!("Filesystem"));
+                set(child(claim, "status"), "phase", json!("Pending"));
+            }
             let strategy = child(spec, "updateStrategy");
             set(strategy, "type", json!("RollingUpdate"));
             if strategy["type"] == "RollingUpdate" {
@@ -77,6 +102,7 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             set(spec, "parallelism", json!(1));
             set(spec, "completionMode", json!("NonIndexed"));
             set(spec, "suspend", json!(false));
+            set(spec, "manualSelector", json!(false));
             set(spec, "podReplacementPolicy", json!("TerminatingOrFailed"));
             if spec["backoffLimitPerIndex"].is_null() {
                 set(spec, "backoffLimit", json!(6));
@@ -89,8 +115,11 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             set(spec, "suspend", json!(false));
             set(spec, "successfulJobsHistoryLimit", json!(3));
             set(spec, "failedJobsHistoryLimit", json!(1));
-            if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| template.get_mut("spec")) {
-                template(job);
+            if let Some(job) = spec.get_mut("jobTemplate").filter(|job| job.is_object()) {
+                set(job, "metadata", json!({}));
+                if let Some(job) = job.get_mut("spec") {
+                    template(job);
+                }
             }
         }
         Builtin::Service => service(spec_of(object)),
@@ -100,6 +129,9 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
         }
         Builtin::PersistentVolume => {
             let spec = spec_of(object);
+            if let Some(path) = spec.get_mut("hostPath") {
+                set(path, "type", json!(""));
+            }
             set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
             set(spec, "volumeMode", json!("Filesystem"));
         }
@@ -108,6 +140,32 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
             set(object, "reclaimPolicy", json!("Delete"));
             set(object, "volumeBindingMode", json!("Immediate"));
         }
+        Builtin::Event => {
+            set(object, "source", json!({}));
+            for key in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+                set(object, key, Value::Null);
+            }
+            for key in ["reportingComponent", "reportingInstance"] {
+                set(object, key, json!(""));
+            }
+        }
+        Builtin::EndpointSlice => {
+            for endpoint in items(object, "endpoints") {
+                set(endpoint, "conditions", json!({}));
+            }
+            for port in items(object, "ports") {
+                set(port, "name", json!(""));
+                set(port, "protocol", json!("TCP"));
+            }
+        }
+        Builtin::Endpoints => {
+            for subset in items(object, "subsets") {
+                for port in items(subset, "ports") {
+                    set(port, "protocol", json!("TCP"));
+                }
+            }
+        }
+        Builtin::PodTemplate => template(object),
         Builtin::ResourceClaim => device_requests(object, "/spec/devices/requests"),
         Builtin::ResourceClaimTemplate => device_requests(object, "/spec/spec/devices/requests"),
         Builtin::PriorityClass => set(object, "preemptionPolicy", json!("PreemptLowerPriority")),
@@ -115,6 +173,19 @@ pub(crate) fn apply(builtin: Builtin, object: &mut Value) {
     }
 }
 
+/// What is always told of a node's system, known or not.
+const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
 /// Requests for devices ask for one, unless they say otherwise.
 fn device_requests(object: &mut Value, path: &str) {
     let Some(requests) = object.pointer_mut(path).and_then(Value::as_array_mut) else { return };
@@ -164,6 +235,9 @@ fn encode_texts(secret: &mut Value) {
 }
 
 fn template(spec: &mut Value) {
+    if let Some(template) = spec.get_mut("template").filter(|template| template.is_object()) {
+        set(template, "metadata", json!({}));
+    }
     if let Some(pod) = spec.get_mut("template").and_then(|template| template.get_mut("spec")) {
         pod_spec(pod);
     }
@@ -197,7 +271,7 @@ fn pod_spec(spec: &mut Value) {
     if let Some(name) = spec.get("serviceAccountName").cloned() {
         set(spec, "serviceAccount", name);
     }
-    for list in ["containers", "initContainers"] {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(spec, list) {
             container_defaults(container);
         }
@@ -238,9 +312,26 @@ fn container_defaults(container: &mut Value) {
         {
             set(probe, key, json!(default));
         }
-        if let Some(get) = probe.get_mut("httpGet") {
-            set(get, "path", json!("/"));
-            set(get, "scheme", json!("HTTP"));
+        http_get(probe);
+    }
+    for name in ["postStart", "preStop"] {
+        if let Some(handler) = container.get_mut("lifecycle").and_then(|lifecycle| lifecycle.get_mut(name)) {
+            http_get(handler);
+        }
+    }
+}
+
+fn http_get(handler: &mut Value) {
+    if let Some(get) = handler.get_mut("httpGet") {
+        set(get, "path", json!("/"));
+        set(get, "scheme", json!("HTTP"));
+    }
+}
+
+fn field_references(source: &mut Value) {
+    for item in items(source, "items") {
+        if let Some(reference) = item.get_mut("fieldRef") {
+            set(reference, "apiVersion", json!("v1"));
         }
     }
 }
@@ -253,6 +344,16 @@ fn volume_defaults(volume: &mut Value) {
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(found) = volume.get_mut(source) {
             set(found, "defaultMode", json!(420));
+        }
+    }
+    if let Some(found) = volume.get_mut("downwardAPI") {
+        field_references(found);
+    }
+    if let Some(projected) = volume.get_mut("projected") {
+        for source in items(projected, "sources") {
+            if let Some(found) = source.get_mut("downwardAPI") {
+                field_references(found);
+            }
         }
     }
     if let Some(found) = volume.get_mut("hostPath") {

@@ -87,7 +87,7 @@ pub(crate) fn qualified_name_errors(name: &str) -> Vec<String> {
 pub(crate) fn dns_label_errors(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     if !fits(&DNS_LABEL_PATTERN, name) {
         errors.push(if fits(&DNS_SUBDOMAIN_PATTERN, name) {
@@ -107,7 +107,7 @@ pub(crate) fn dns_label_errors(name: &str) -> Vec<String> {
 pub(crate) fn dns_subdomain_errors(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 253 {
-        errors.push("must be no more than 253 bytes".to_owned());
+        errors.push("must be no more than 253 characters".to_owned());
     }
     if !fits(&DNS_SUBDOMAIN_PATTERN, name) {
         errors.push(format!(
@@ -186,42 +186,83 @@ pub(crate) fn validate(metadata: &Value, old: Option<&Value>) -> Vec<FieldError>
     errors
 }
 
+/// Built-in kinds take finalizers of a domain, and a few that have none.
+pub(crate) fn plain_finalizers(metadata: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    if old.is_some_and(|old| old["finalizers"] == metadata["finalizers"]) {
+        return Vec::new();
+    }
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten().enumerate();
+    finalizers
+        .filter(|(_, finalizer)| {
+            let name = finalizer.as_str().unwrap_or_default();
+            !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion")
+        })
+        .map(|(index, finalizer)| {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            FieldError::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail)
+        })
+        .collect()
+}
+
 fn validate_owners(owners: &Value) -> Vec<FieldError> {
+    const PATH: &str = "metadata.ownerReferences";
     let mut errors = Vec::new();
     let mut controllers = Vec::new();
-    for (index, owner) in owners.as_array().into_iter().flatten().enumerate() {
-        let path = format!("metadata.ownerReferences[{index}]");
-        for (key, what) in [("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")] {
-            if owner[key].as_str().unwrap_or_default().is_empty() {
-                let detail = format!("{what} must not be empty");
-                errors.push(FieldError::invalid(format!("{path}.{key}"), &json!(""), detail));
+    for owner in owners.as_array().into_iter().flatten() {
+        let text = |key: &str| owner[key].as_str().unwrap_or_default();
+        let version = text("apiVersion");
+        if version.is_empty() || version.matches('/').count() > 1 {
+            let detail = "version must not be empty";
+            errors.push(FieldError::invalid(format!("{PATH}.apiVersion"), &json!(version), detail));
+        }
+        for key in ["kind", "name", "uid"] {
+            if text(key).is_empty() {
+                errors.push(FieldError::invalid(format!("{PATH}.{key}"), &json!(""), "must not be empty"));
             }
         }
+        if matches!((version, text("kind")), ("v1" | "events.k8s.io/v1", "Event")) {
+            let shown = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+            let detail = format!("{shown}, Kind=Event is disallowed from being an owner");
+            errors.push(shown_owner(PATH, printed_owner(owner), detail));
+        }
         if owner["controller"] == true {
-            controllers.push(format!(
-                "{}/{}",
-                owner["kind"].as_str().unwrap_or_default(),
-                owner["name"].as_str().unwrap_or_default()
-            ));
+            controllers.push(format!("{}/{}", text("kind"), text("name")));
         }
     }
     if let [first, second, ..] = controllers.as_slice() {
-        errors.push(FieldError::invalid(
-            "metadata.ownerReferences",
-            owners,
-            format!(
-                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
-                 {second}"
-            ),
-        ));
+        let all: Vec<String> = owners.as_array().into_iter().flatten().map(printed_owner).collect();
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+        );
+        errors.push(shown_owner(PATH, format!("[{}]", all.join(",")), detail));
     }
     errors
 }
 
+fn shown_owner(path: &str, value: String, detail: String) -> FieldError {
+    FieldError { field: path.into(), kind: ErrorKind::Invalid, value: Some(value), detail }
+}
+
+/// In the order of the server's type.
+fn printed_owner(owner: &Value) -> String {
+    let fields: Vec<String> = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"]
+        .into_iter()
+        .filter_map(|key| owner.get(key).map(|value| format!("{key:?}:{value}")))
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
 /// What an update of the metadata may not do.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    // What the caller leaves out is filled in by the server.
+    for key in ["uid", "deletionTimestamp"] {
+        if !new[key].is_null() && new[key] != "" && new[key] != old[key] {
+            errors.push(FieldError::invalid(format!("metadata.{key}"), &new[key], "field is immutable"));
+        }
+    }
     if !old["deletionTimestamp"].is_string() {
-        return Vec::new();
+        return errors;
     }
     let list = |metadata: &Value| -> BTreeMap<String, ()> {
         let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
@@ -231,13 +272,14 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let extra: Vec<String> =
         list(new).into_keys().filter(|name| !before.contains_key(name)).map(|name| format!("{name:?}")).collect();
     if extra.is_empty() {
-        return Vec::new();
+        return errors;
     }
-    vec![FieldError::forbidden(
+    errors.push(FieldError::forbidden(
         "metadata.finalizers",
         format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             extra.join(", ")
         ),
-    )]
+    ));
+    errors
 }

@@ -7,6 +7,7 @@ mod pod;
 pub(crate) mod update;
 pub(crate) mod validate;
 
+pub(crate) use pod::qos_class;
 use serde_json::json;
 
 use crate::{
@@ -45,21 +46,22 @@ const fn row(
 const ROWS: &[Row] = &[
     row("", "namespaces", "namespace", "Namespace", &["ns"], "s", Builtin::Namespace),
     row("", "pods", "pod", "Pod", &["po"], "nsga", Builtin::Pod),
+    row("", "bindings", "binding", "Binding", &[], "n", Builtin::Binding),
     row("", "nodes", "node", "Node", &["no"], "s", Builtin::Node),
     row("", "services", "service", "Service", &["svc"], "nsa", Builtin::Service),
-    row("", "endpoints", "endpoints", "Endpoints", &["ep"], "n", Builtin::Plain),
+    row("", "endpoints", "endpoints", "Endpoints", &["ep"], "n", Builtin::Endpoints),
     row("", "events", "event", "Event", &["ev"], "n", Builtin::Event),
-    row("", "configmaps", "configmap", "ConfigMap", &["cm"], "n", Builtin::Plain),
+    row("", "configmaps", "configmap", "ConfigMap", &["cm"], "n", Builtin::ConfigMap),
     row("", "secrets", "secret", "Secret", &[], "n", Builtin::Secret),
     row("", "serviceaccounts", "serviceaccount", "ServiceAccount", &["sa"], "n", Builtin::Plain),
     row("", "persistentvolumes", "persistentvolume", "PersistentVolume", &["pv"], "s", Builtin::PersistentVolume),
     row("", "persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &["pvc"], "ns", Builtin::PersistentVolumeClaim),
     row("", "resourcequotas", "resourcequota", "ResourceQuota", &["quota"], "ns", Builtin::Plain),
     row("", "limitranges", "limitrange", "LimitRange", &["limits"], "n", Builtin::Plain),
-    row("", "podtemplates", "podtemplate", "PodTemplate", &[], "ng", Builtin::Plain),
+    row("", "podtemplates", "podtemplate", "PodTemplate", &[], "ng", Builtin::PodTemplate),
     row("", "replicationcontrollers", "replicationcontroller", "ReplicationController", &["rc"], "nscga", Builtin::Plain),
-    row("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice", &[], "ng", Builtin::Plain),
-    row("coordination.k8s.io", "leases", "lease", "Lease", &[], "n", Builtin::Plain),
+    row("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice", &[], "ng", Builtin::EndpointSlice),
+    row("coordination.k8s.io", "leases", "lease", "Lease", &[], "n", Builtin::Lease),
     row("apps", "deployments", "deployment", "Deployment", &["deploy"], "nscga", Builtin::Deployment),
     row("apps", "replicasets", "replicaset", "ReplicaSet", &["rs"], "nscga", Builtin::ReplicaSet),
     row("apps", "statefulsets", "statefulset", "StatefulSet", &["sts"], "nscga", Builtin::StatefulSet),

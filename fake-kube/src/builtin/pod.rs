@@ -62,6 +62,14 @@ pub(crate) fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
         &mut errors,
     );
+    if spec["dnsPolicy"] == "None" && list_of(&spec["dnsConfig"]["nameservers"]).next().is_none() {
+        let (field, detail) = if spec["dnsConfig"].is_null() {
+            ("dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+        } else {
+            ("dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+        };
+        errors.push(FieldError::required(format!("{path}.{field}"), detail));
+    }
     errors.extend(metadata::validate_labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
     validate_tolerations(&spec["tolerations"], &format!("{path}.tolerations"), &mut errors);
     validate_affinity(&spec["affinity"], &format!("{path}.affinity"), &mut errors);
@@ -89,8 +97,76 @@ fn validate_volumes(volumes: &Value, path: &str, errors: &mut Vec<FieldError>) {
         for error in metadata::dns_label_errors(name) {
             errors.push(FieldError::invalid(&path, &volume["name"], error));
         }
-        if !seen.insert(name) {
+        let before = errors.len();
+        let sources =
+            volume.as_object().into_iter().flatten().filter(|(key, value)| *key != "name" && !value.is_null());
+        // In the order in which the server looks for them, which begins with these.
+        let mut sources: Vec<&str> = sources.map(|(key, _)| key.as_str()).collect();
+        sources.sort_by_key(|source| (*source != "emptyDir", *source != "hostPath"));
+        for source in sources.iter().skip(1) {
+            let path = path.replace(".name", &format!(".{source}"));
+            errors.push(FieldError::forbidden(path, "may not specify more than 1 volume type"));
+        }
+        // Only a volume that is sound takes its name.
+        if errors.len() == before && !seen.insert(name) {
             errors.push(FieldError::duplicate(path, &volume["name"]));
+        }
+    }
+}
+
+/// What is wrong with the name of a port.
+fn port_name_errors(name: &str) -> Vec<&'static str> {
+    let mut errors = Vec::new();
+    if name.len() > 15 {
+        errors.push("must be no more than 15 characters");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
+    }
+    if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        errors.push("must contain at least one letter (a-z)");
+    }
+    if name.contains("--") {
+        errors.push("must not contain consecutive hyphens");
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        errors.push("must not begin or end with a hyphen");
+    }
+    errors
+}
+
+fn validate_probe(probe: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if !probe.is_object() {
+        return;
+    }
+    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().filter(|handler| !probe[*handler].is_null());
+    let handlers: Vec<&str> = handlers.collect();
+    if handlers.is_empty() {
+        errors.push(FieldError::required(path, "must specify a handler type"));
+    }
+    for handler in handlers.iter().skip(1) {
+        errors.push(FieldError::forbidden(format!("{path}.{handler}"), "may not specify more than 1 handler type"));
+    }
+    for key in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+        if probe[key].as_i64().is_some_and(|number| number < 0) {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(format!("{path}.{key}"), &probe[key], detail));
+        }
+    }
+}
+
+fn validate_pod_terms(affinity: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = &affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"];
+        for (index, term) in list_of(terms).enumerate() {
+            let key = term["topologyKey"].as_str().unwrap_or_default();
+            let path = format!("{path}.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}].topologyKey");
+            if key.is_empty() {
+                errors.push(FieldError::required(&path, "can not be empty"));
+            }
+            for error in metadata::qualified_name_errors(key) {
+                errors.push(FieldError::invalid(&path, &json!(key), error));
+            }
         }
     }
 }
@@ -116,11 +192,19 @@ fn validate_container(container: &Value, path: &str, volumes: &BTreeSet<&str>, e
             let detail = "must be between 1 and 65535, inclusive";
             errors.push(FieldError::invalid(format!("{path}.containerPort"), &port["containerPort"], detail));
         }
+        for error in port["name"].as_str().map(port_name_errors).into_iter().flatten() {
+            errors.push(FieldError::invalid(format!("{path}.name"), &port["name"], error));
+        }
         one_of(&port["protocol"], &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"], errors);
     }
     for (index, variable) in list_of(&container["env"]).enumerate() {
-        if variable["name"].as_str().unwrap_or_default().is_empty() {
+        let name = variable["name"].as_str().unwrap_or_default();
+        if name.is_empty() {
             errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
+        } else if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+            let detail = "a valid environment variable name must consist only of printable ASCII characters other than \
+                          '='";
+            errors.push(FieldError::invalid(format!("{path}.env[{index}].name"), &variable["name"], detail));
         }
     }
     for (index, mount) in list_of(&container["volumeMounts"]).enumerate() {
@@ -141,6 +225,9 @@ fn validate_container(container: &Value, path: &str, volumes: &BTreeSet<&str>, e
         &["Always", "IfNotPresent", "Never"],
         errors,
     );
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        validate_probe(&container[probe], &format!("{path}.{probe}"), errors);
+    }
     validate_resources(&container["resources"], &format!("{path}.resources"), errors);
 }
 
@@ -251,6 +338,7 @@ pub(crate) fn validate_effect(effect: &Value, path: &str, errors: &mut Vec<Field
 }
 
 fn validate_affinity(affinity: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    validate_pod_terms(affinity, path, errors);
     let node = &affinity["nodeAffinity"];
     let required = &node["requiredDuringSchedulingIgnoredDuringExecution"];
     let path = format!("{path}.nodeAffinity");
@@ -351,14 +439,42 @@ pub(crate) fn validate_spec_update(new: &Value, old: &Value, path: &str) -> Vec<
         }
         spec
     };
+    // Of a toleration that is there, only its seconds may change.
+    let essence = |toleration: &Value| {
+        let text = |key: &str| toleration[key].as_str().unwrap_or_default().to_owned();
+        (text("key"), text("operator"), text("value"), text("effect"))
+    };
     let kept = list_of(&old["tolerations"])
-        .all(|toleration| list_of(&new["tolerations"]).any(|present| present == toleration));
-    let gates: BTreeSet<String> = list_of(&old["schedulingGates"]).map(Value::to_string).collect();
-    if list_of(&new["schedulingGates"]).any(|gate| !gates.contains(&gate.to_string())) {
+        .all(|toleration| list_of(&new["tolerations"]).any(|present| essence(present) == essence(toleration)));
+    if !kept {
         errors.push(FieldError::forbidden(
-            format!("{path}.schedulingGates"),
-            "only deletion is allowed, but found new scheduling gates",
+            format!("{path}.tolerations"),
+            "existing toleration can not be modified except its tolerationSeconds",
         ));
+    }
+    let deadline = |spec: &Value| spec["activeDeadlineSeconds"].as_i64();
+    match (deadline(old), deadline(new)) {
+        (Some(before), Some(after)) if after > before => errors.push(FieldError::invalid(
+            format!("{path}.activeDeadlineSeconds"),
+            &new["activeDeadlineSeconds"],
+            "must be less than or equal to previous value",
+        )),
+        (Some(_), None) => errors.push(FieldError::invalid(
+            format!("{path}.activeDeadlineSeconds"),
+            &Value::Null,
+            "must not update from a positive integer to nil value",
+        )),
+        _ => {}
+    }
+    let gates: BTreeSet<String> = list_of(&old["schedulingGates"]).map(Value::to_string).collect();
+    for (index, gate) in list_of(&new["schedulingGates"]).enumerate() {
+        if !gates.contains(&gate.to_string()) {
+            let name = gate["name"].as_str().unwrap_or_default();
+            errors.push(FieldError::forbidden(
+                format!("{path}.schedulingGates[{index}].name"),
+                format!("only deletion is allowed, but found new scheduling gate '{name}'"),
+            ));
+        }
     }
     let (mut before, mut after) = (mutable(old), mutable(new));
     // A pod that waits at a gate may be given a narrower choice of nodes.
@@ -370,7 +486,7 @@ pub(crate) fn validate_spec_update(new: &Value, old: &Value, path: &str) -> Vec<
             }
         }
     }
-    if before != after || !kept {
+    if before != after {
         errors.push(FieldError::forbidden(
             path,
             "pod updates may not change fields other than \

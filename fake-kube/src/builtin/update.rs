@@ -12,6 +12,7 @@ pub(crate) fn prepare(builtin: Builtin, old: &Value, new: &mut Value, part: Part
     match (builtin, part) {
         // Quality of service is computed once.
         (Builtin::Pod, Part::Status) => restore(&mut new["status"], &old["status"], "qosClass"),
+        (Builtin::Pod, Part::Whole) => super::create::tolerate_outages(&mut new["spec"]),
         (Builtin::Namespace, Part::Whole) => restore(new, old, "spec"),
         (Builtin::Service, Part::Whole) => {
             for key in ["clusterIP", "clusterIPs"] {

@@ -30,6 +30,13 @@ pub(crate) const MEDIA_TYPES: [&str; 5] = [
 /// The object after a patch that is not server-side apply.
 pub(crate) fn changed(kind: &Kind, mut object: Value, patch: Patch) -> Result<Value, Status> {
     match patch {
+        Patch::Json(operations) if !operations.is_array() => {
+            let found = require_object(&operations).map_or_else(|why| why, |()| String::new());
+            let found = if found.is_empty() { "object" } else { found.split(' ').nth(3).unwrap_or_default() };
+            return Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+            )));
+        }
         Patch::Json(operations) => json::apply(&mut object, operations)?,
         Patch::Merge(patch) => {
             require_object(&patch).map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;

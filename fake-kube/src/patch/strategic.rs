@@ -64,11 +64,9 @@ pub(crate) fn apply(schema: &Schema, target: &mut Value, patch: Value) -> Result
             (Shape::List { strategic: ListKind::Set, .. }, Value::Array(changes)) => {
                 let present = fields.entry(key).or_insert_with(|| Value::Array(Vec::new()));
                 if let Some(present) = present.as_array_mut() {
-                    for change in changes {
-                        if !present.contains(&change) {
-                            present.push(change);
-                        }
-                    }
+                    // What is new stands before what was there.
+                    let new: Vec<Value> = changes.into_iter().filter(|change| !present.contains(change)).collect();
+                    present.splice(0..0, new);
                 }
             }
             (_, change @ Value::Object(_)) => apply(child, fields.entry(key).or_insert(Value::Null), change)?,
@@ -95,6 +93,8 @@ fn merge_list(items: &Schema, merge_key: &str, present: &mut Value, changes: Vec
         *present = changes.into_iter().filter(|change| change.get("$patch").is_none()).collect();
         return Ok(());
     }
+    // What is new stands before what was there.
+    let mut new = Vec::new();
     for mut change in changes {
         let Some(identity) = change.get(merge_key).cloned() else {
             return Err(Status::bad_request(format!("map: {change} does not contain declared merge key: {merge_key}")));
@@ -110,10 +110,11 @@ fn merge_list(items: &Schema, merge_key: &str, present: &mut Value, changes: Vec
                 if let Some(fields) = change.as_object_mut() {
                     fields.remove("$patch");
                 }
-                present.push(change);
+                new.push(change);
             }
         }
     }
+    present.splice(0..0, new);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::{
 use kube_cel::{
     KubeCelExt,
     cel::{
-        Context, Program, Value as CelValue,
+        Context, ExecutionError, FunctionContext, Program, Value as CelValue,
         objects::{Key, Map},
     },
 };
@@ -97,7 +97,9 @@ impl std::fmt::Debug for Evaluator {
 
 impl Evaluator {
     pub(crate) fn new() -> Self {
-        Self { base: Context::default().with_all() }
+        let mut base = Context::default().with_all();
+        base.add_function("int", int);
+        Self { base }
     }
 
     /// Every rule that `new` breaks, given what was there before.
@@ -211,7 +213,11 @@ impl Evaluator {
                     field: path.to_owned(),
                     kind: ErrorKind::Invalid,
                     value: Some(format!("{:?}", type_name(schema))),
-                    detail: format!("{error} evaluating rule: {}", rule.message.as_deref().unwrap_or(rule.text.trim())),
+                    detail: format!(
+                        "{} evaluating rule: {}",
+                        told(&error),
+                        rule.message.as_deref().unwrap_or(rule.text.trim())
+                    ),
                 },
             };
             errors.push(error);
@@ -219,6 +225,56 @@ impl Evaluator {
         if let Some(key) = key.filter(|_| errors.len() == errors_before) {
             schema.passed.remember(key);
         }
+    }
+}
+
+/// `int(…)` that fails in the server's words. What is wrong with its argument goes on to whoever asks.
+fn int(function: &FunctionContext) -> Result<CelValue, ExecutionError> {
+    let argument = match (&function.this, function.args.first()) {
+        (Some(value), _) => value.clone(),
+        (None, Some(expression)) => CelValue::resolve(expression, function.ptx)?,
+        (None, None) => return Err(ExecutionError::MissingArgumentOrTarget),
+    };
+    let refused = |from: &str| function.error(format!("type conversion error from '{from}' to 'int'"));
+    match argument {
+        CelValue::Int(_) => Ok(argument),
+        CelValue::UInt(number) => number.try_into().map(CelValue::Int).map_err(|_| function.error("integer overflow")),
+        CelValue::Float(number) => {
+            // The limits are exclusive: the next float below 2⁶³ is the largest that fits.
+            if number.is_nan() || number <= -9_223_372_036_854_775_808.0 || number >= 9_223_372_036_854_775_808.0 {
+                return Err(function.error("integer overflow"));
+            }
+            #[allow(clippy::cast_possible_truncation)] // Just compared; the fraction is cut as CEL says.
+            let whole = number as i64;
+            Ok(CelValue::Int(whole))
+        }
+        CelValue::String(text) => text.parse().map(CelValue::Int).map_err(|_| refused("string")),
+        CelValue::Timestamp(time) => Ok(CelValue::Int(time.timestamp())),
+        CelValue::Bool(_) => Err(refused("bool")),
+        CelValue::Null => Err(refused("null_type")),
+        _ => Err(ExecutionError::NoSuchOverload),
+    }
+}
+
+/// An error of evaluation in the server's words.
+fn told(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::NoSuchOverload => "no such overload".into(),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        ExecutionError::DivisionByZero(_) => "division by zero".into(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".into(),
+        ExecutionError::Overflow(..) => "integer overflow".into(),
+        ExecutionError::IndexOutOfBounds(index) => format!("index out of bounds: {}", plain_text(index)),
+        other => other.to_string(),
+    }
+}
+
+fn plain_text(value: &CelValue) -> String {
+    match value {
+        CelValue::Int(number) => number.to_string(),
+        CelValue::UInt(number) => number.to_string(),
+        other => format!("{other:?}"),
     }
 }
 

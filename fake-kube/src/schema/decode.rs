@@ -2,6 +2,7 @@
 //!
 //! For built-in kinds this is what decoding into Go structs does; for custom resources it is pruning.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use super::{Scalar, Schema, Shape};
@@ -125,7 +126,16 @@ fn decode_scalar(scalar: Scalar, value: &mut Value, path: &[Step], owner: &str) 
         (Scalar::Int32, Value::Number(number)) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
         (Scalar::IntOrString, Value::Number(number)) => number.as_i64().is_some(),
         (Scalar::IntOrString, Value::String(_)) | (Scalar::Number, Value::Number(_)) => true,
-        (Scalar::Bytes, Value::String(_)) => true,
+        (Scalar::Bytes, Value::String(text)) => match STANDARD.decode(text) {
+            Ok(_) => true,
+            Err(_) => {
+                let at = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c)).unwrap_or(text.len());
+                return Err(DecodeError {
+                    message: format!("illegal base64 data at input byte {at}"),
+                    field: shown(path),
+                });
+            }
+        },
         (Scalar::Quantity, Value::String(_) | Value::Number(_)) => {
             let text = match &*value {
                 Value::String(text) => text.clone(),
@@ -141,10 +151,19 @@ fn decode_scalar(scalar: Scalar, value: &mut Value, path: &[Step], owner: &str) 
         (Scalar::Time | Scalar::MicroTime, Value::String(text)) => {
             let parsed: jiff::Timestamp = text.parse().map_err(|_| DecodeError {
                 message: format!(
-                    "parsing time \"\\\"{text}\\\"\" as \"\\\"2006-01-02T15:04:05Z07:00\\\"\": cannot parse \"{text}\\\"\" as \"2006\""
+                    "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
                 ),
                 field: shown(path),
             })?;
+            let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+            let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+            if scalar == Scalar::MicroTime && digits != 6 {
+                let zone = text.get(19..).unwrap_or_default();
+                let message = format!(
+                    "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {zone:?} as \".000000\""
+                );
+                return Err(DecodeError { message, field: shown(path) });
+            }
             let canonical = if scalar == Scalar::Time { format!("{parsed:.0}") } else { format!("{parsed:.6}") };
             if *text != canonical {
                 // Whole seconds: the fraction is cut, not rounded.
@@ -206,34 +225,66 @@ fn go_type(schema: &Schema) -> String {
     }
 }
 
+/// Numbers as a custom resource is stored with them: a float that stands for one whole number is that number.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    /// Beyond this a float stands for several whole numbers.
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    numbers(value, &|number| {
+        let float = number.as_f64().filter(|_| number.is_f64())?;
+        #[allow(clippy::cast_possible_truncation)] // Just compared.
+        (float.fract() == 0.0 && float.abs() <= LARGEST).then(|| Value::from(float as i64))
+    });
+}
+
+/// Whole numbers beyond 64 bits with a sign are floats, as the server reads them.
+fn large_numbers(value: &mut Value) {
+    numbers(value, &|number| {
+        let float = number.as_f64().filter(|_| number.as_i64().is_none() && !number.is_f64())?;
+        serde_json::Number::from_f64(float).map(Value::Number)
+    });
+}
+
+fn numbers(value: &mut Value, changed: &impl Fn(&serde_json::Number) -> Option<Value>) {
+    match value {
+        Value::Number(number) => {
+            if let Some(other) = changed(number) {
+                *value = other;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| numbers(item, changed)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| numbers(field, changed)),
+        _ => {}
+    }
+}
+
 /// Drops what a custom resource's schema does not know, in place. `metadata` is decoded with its own built-in shape.
 pub(crate) fn prune(schema: &Schema, value: &mut Value, findings: &mut Findings) {
-    prune_at(schema, value, &mut String::new(), findings, true);
+    large_numbers(value);
+    let mut found = Findings::default();
+    prune_at(schema, value, &mut String::new(), &mut found, true);
+    found.unknown.sort();
+    findings.unknown.append(&mut found.unknown);
 }
 
 fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mut Findings, root: bool) {
     match (&schema.shape, value) {
+        (Shape::Any | Shape::Struct { open: true, .. }, Value::Array(_)) | (Shape::Any, _) => {}
         (Shape::Struct { fields, open, .. }, Value::Object(object)) => {
             let implied = |key: &str| (root || schema.embedded) && matches!(key, "apiVersion" | "kind" | "metadata");
             let length = path.len();
             object.retain(|key, child| {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
                 let keep = match fields.get(key) {
                     // The server reads these itself, whatever the definition says of them.
-                    _ if implied(key) => true,
-                    Some(field) => {
-                        prune_at(field, child, path, findings, false);
-                        true
-                    }
-                    None if *open => true,
-                    None => {
-                        findings.unknown.push(path.clone());
-                        false
-                    }
+                    _ if implied(key) => return true,
+                    Some(_) => true,
+                    None => *open,
                 };
+                push_field(path, key);
+                match fields.get(key) {
+                    Some(field) => prune_at(field, child, path, findings, false),
+                    None if keep => {}
+                    None => findings.unknown.push(path.clone()),
+                }
                 path.truncate(length);
                 keep
             });
@@ -241,8 +292,7 @@ fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mu
         (Shape::Map { values, .. }, Value::Object(object)) => {
             let length = path.len();
             for (key, child) in object.iter_mut() {
-                path.push('.');
-                path.push_str(key);
+                push_field(path, key);
                 prune_at(values, child, path, findings, false);
                 path.truncate(length);
             }
@@ -252,6 +302,36 @@ fn prune_at(schema: &Schema, value: &mut Value, path: &mut String, findings: &mu
             for (index, child) in list.iter_mut().enumerate() {
                 path.push_str(&format!("[{index}]"));
                 prune_at(items, child, path, findings, false);
+                path.truncate(length);
+            }
+        }
+        (_, value) => prune_all(value, path, findings),
+    }
+}
+
+fn push_field(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// Where no object may stand, none of its fields is known.
+fn prune_all(value: &mut Value, path: &mut String, findings: &mut Findings) {
+    let length = path.len();
+    match value {
+        Value::Object(object) => {
+            for key in object.keys() {
+                push_field(path, key);
+                findings.unknown.push(path.clone());
+                path.truncate(length);
+            }
+            object.clear();
+        }
+        Value::Array(list) => {
+            for (index, child) in list.iter_mut().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                prune_all(child, path, findings);
                 path.truncate(length);
             }
         }

@@ -28,11 +28,13 @@ pub(crate) fn apply(schema: &Schema, value: &mut Value) {
         }
         (Shape::Map { values, .. }, Value::Object(object)) => {
             for child in object.values_mut() {
+                fill_null(values, child);
                 apply(values, child);
             }
         }
         (Shape::List { items, .. }, Value::Array(list)) => {
             for child in list {
+                fill_null(items, child);
                 apply(items, child);
             }
         }
@@ -40,14 +42,20 @@ pub(crate) fn apply(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// Drops nulls where the schema does not allow one and has no default: the server prunes them before validation.
+/// Puts the default in the place of a null that is not allowed.
+fn fill_null(schema: &Schema, value: &mut Value) {
+    if let Some(default) = schema.default.as_ref().filter(|_| value.is_null() && !schema.nullable) {
+        *value = default.clone();
+    }
+}
+
+/// Drops nulls where the schema allows none and has no default to put there: for the server such a field is absent. A
+/// null among the items of a list stays, and is refused.
 pub(crate) fn drop_nulls(schema: &Schema, value: &mut Value) {
+    let dropped = |schema: &Schema, value: &Value| value.is_null() && !schema.nullable && schema.default.is_none();
     match (&schema.shape, value) {
         (Shape::Struct { fields, .. }, Value::Object(object)) => {
-            object.retain(|name, child| match fields.get(name) {
-                Some(field) => !child.is_null() || field.nullable || field.default.is_none(),
-                None => true,
-            });
+            object.retain(|name, child| fields.get(name).is_none_or(|field| !dropped(field, child)));
             for (name, child) in object.iter_mut() {
                 if let Some(field) = fields.get(name) {
                     drop_nulls(field, child);
@@ -55,6 +63,7 @@ pub(crate) fn drop_nulls(schema: &Schema, value: &mut Value) {
             }
         }
         (Shape::Map { values, .. }, Value::Object(object)) => {
+            object.retain(|_, child| !dropped(values, child));
             for child in object.values_mut() {
                 drop_nulls(values, child);
             }

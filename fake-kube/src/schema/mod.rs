@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 pub(crate) mod cel;
+pub(crate) mod custom;
 pub(crate) mod decode;
 pub(crate) mod default;
 pub(crate) mod shapes;

@@ -1,9 +1,9 @@
 //! Checking a custom resource against its structural schema, in the server's words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{ListKind, Scalar, Schema, Shape};
 use crate::status::{ErrorKind, FieldError};
@@ -32,6 +32,47 @@ pub(crate) struct Checks {
     not: Option<Schema>,
 }
 
+/// Formats of texts that the server knows; it passes over others. Dashes do not count.
+const TEXT_FORMATS: [&str; 26] = [
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "k8sshortname",
+    "k8slongname",
+];
+
+fn known_format(schema: &Value) -> Option<String> {
+    let format = schema["format"].as_str()?;
+    let known = match schema["type"].as_str().unwrap_or_default() {
+        "" | "string" => TEXT_FORMATS.contains(&format.replace('-', "").as_str()),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    known.then(|| format.to_owned())
+}
+
 impl Checks {
     /// Reads the constraints of one schema node; `None` when it has none.
     pub(crate) fn read(schema: &Value) -> Result<Option<Self>, String> {
@@ -44,7 +85,6 @@ impl Checks {
             Some(text) => Some((text.to_owned(), Regex::new(text).map_err(|error| format!("pattern: {error}"))?)),
             None => None,
         };
-        let int_or_string = flag("x-kubernetes-int-or-string");
         let checks = Self {
             minimum: schema["minimum"].as_f64(),
             exclusive_minimum: flag("exclusiveMinimum"),
@@ -59,11 +99,10 @@ impl Checks {
             max_properties: size("maxProperties"),
             unique_items: flag("uniqueItems"),
             pattern,
-            format: schema["format"].as_str().map(str::to_owned),
+            format: known_format(schema),
             options: schema["enum"].as_array().cloned(),
             all_of: branches("allOf")?,
-            // `anyOf: [integer, string]` is how int-or-string is spelled; the type check covers it.
-            any_of: if int_or_string { Vec::new() } else { branches("anyOf")? },
+            any_of: branches("anyOf")?,
             one_of: branches("oneOf")?,
             not: match &schema["not"] {
                 not @ Value::Object(_) => Some(branch(not)?),
@@ -106,11 +145,47 @@ fn branch(schema: &Value) -> Result<Schema, String> {
     super::structural::read(&schema)
 }
 
-/// Every way in which `value` breaks the schema.
-pub(crate) fn check(schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    walk(schema, value, old, &mut String::new(), &mut errors);
-    errors
+/// Every way in which `value` breaks the schema. Messages speak of paths below `value`; fields stand below `prefix`.
+pub(crate) fn check(schema: &Schema, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
+    let mut findings = Findings { prefix, errors: Vec::new() };
+    walk(schema, value, old, &mut String::new(), &mut findings);
+    findings.errors
+}
+
+/// What was found, and below which field.
+struct Findings<'a> {
+    prefix: &'a str,
+    errors: Vec<FieldError>,
+}
+
+impl Findings<'_> {
+    fn field(&self, path: &str) -> String {
+        match (self.prefix, path) {
+            (prefix, "") => prefix.to_owned(),
+            ("", path) => path.to_owned(),
+            (prefix, path) => format!("{prefix}.{path}"),
+        }
+    }
+
+    fn add(&mut self, path: &str, kind: ErrorKind, value: Option<String>, detail: String) {
+        let field = self.field(path);
+        self.errors.push(FieldError { field, kind, value, detail });
+    }
+
+    fn invalid(&mut self, path: &str, value: &Value, detail: String) {
+        self.add(path, ErrorKind::Invalid, Some(crate::status::printed(value)), detail);
+    }
+
+    fn type_invalid(&mut self, path: &str, wanted: &str, found: &str) {
+        let detail = format!("{path} in body must be of type {wanted}: {found:?}");
+        self.add(path, ErrorKind::TypeInvalid, Some(format!("{found:?}")), detail);
+    }
+
+    /// The server loses the path of some findings: it stands in the sentence alone.
+    fn lost(&mut self, detail: String) {
+        let field = if self.prefix.is_empty() { "<nil>" } else { self.prefix };
+        self.errors.push(FieldError::invalid(field, &Value::String(String::new()), detail));
+    }
 }
 
 /// Findings after which the server does not run CEL rules: the object is too far from what rules may rely on.
@@ -152,67 +227,90 @@ fn expected(schema: &Schema) -> &'static str {
     }
 }
 
+/// The largest whole number up to which every whole number has a float of its own.
+const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_991.0;
+
+/// Numbers are whole if they are written so, or are a float without a fraction that stands for one whole number alone.
+fn whole(number: &Number) -> bool {
+    number.is_i64()
+        || number.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() <= LARGEST_WHOLE_FLOAT)
+}
+
 fn type_fits(schema: &Schema, value: &Value) -> bool {
     match (&schema.shape, value) {
         (Shape::Any, _) => true,
         (_, Value::Null) => schema.nullable,
         (Shape::Struct { .. } | Shape::Map { .. }, value) => value.is_object(),
         (Shape::List { .. }, value) => value.is_array(),
-        (Shape::Scalar(Scalar::Int32 | Scalar::Int64), Value::Number(number)) => {
-            number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
-        }
+        (Shape::Scalar(Scalar::Int32 | Scalar::Int64), value) => value.as_number().is_some_and(whole),
         (Shape::Scalar(Scalar::Number), value) => value.is_number(),
         (Shape::Scalar(Scalar::Bool), value) => value.is_boolean(),
-        (Shape::Scalar(Scalar::IntOrString), value) => value.is_string() || value.is_i64() || value.is_u64(),
-        (Shape::Scalar(Scalar::Int32 | Scalar::Int64), _) => false,
+        (Shape::Scalar(Scalar::IntOrString), value) => value.is_string() || value.as_number().is_some_and(whole),
         (Shape::Scalar(_), value) => value.is_string(),
     }
 }
 
-fn walk(schema: &Schema, value: &Value, old: Option<&Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+/// A value of another type than wanted. Where the schema has a format the server compares formats instead, with its
+/// own names for those of numbers; and of texts it leaves all to the format.
+fn type_mismatch(schema: &Schema, value: &Value, path: &str, findings: &mut Findings) {
+    let format = schema.checks.as_ref().and_then(|checks| checks.format.as_deref());
+    match (format, value) {
+        (_, Value::Null) | (None, _) => findings.type_invalid(path, expected(schema), json_type(value)),
+        (Some(_), Value::String(_) | Value::Array(_)) => {
+            if expected(schema) != "string" {
+                findings.type_invalid(path, expected(schema), json_type(value));
+            }
+        }
+        (Some(format), Value::Number(number)) => {
+            findings.type_invalid(path, format, if number.is_f64() { "float64" } else { "int64" });
+        }
+        (Some(format), Value::Bool(_) | Value::Object(_)) => findings.type_invalid(path, format, ""),
+    }
+}
+
+fn walk(schema: &Schema, value: &Value, old: Option<&Value>, path: &mut String, findings: &mut Findings) {
     // What is as it was stays accepted even if the schema has become stricter since.
     if old == Some(value) {
         return;
     }
+    // The server goes on after a wrong type, with whatever it can say of such a value.
     if !type_fits(schema, value) {
-        let (found, wanted) = (json_type(value), expected(schema));
-        errors.push(FieldError {
-            field: path.clone(),
-            kind: ErrorKind::TypeInvalid,
-            value: Some(format!("{found:?}")),
-            detail: format!("{path} in body must be of type {wanted}: {found:?}"),
-        });
-        return;
+        type_mismatch(schema, value, path, findings);
     }
     if value.is_null() {
         return;
     }
     if let Some(checks) = &schema.checks {
-        constraints(checks, value, path, errors);
+        constraints(checks, value, path, findings);
+    }
+    if let Value::Number(number) = value {
+        range(schema, number, path, findings);
+    }
+    if let Some(options) = schema.checks.as_ref().and_then(|checks| checks.options.as_ref()) {
+        one_of_options(options, value, path, findings);
     }
     let length = path.len();
     let dot = if path.is_empty() { "" } else { "." };
+    if let Value::Object(object) = value {
+        for name in schema.required.iter().filter(|name| !object.contains_key(*name)) {
+            findings.add(&format!("{path}{dot}{name}"), ErrorKind::Required, None, String::new());
+        }
+    }
     match (&schema.shape, value) {
         (Shape::Struct { fields, .. }, Value::Object(object)) => {
-            for name in schema.required.iter().filter(|name| !object.contains_key(*name)) {
-                errors.push(FieldError::required(format!("{path}{dot}{name}"), ""));
-            }
             for (name, field) in fields {
                 let Some(child) = object.get(name) else { continue };
                 path.push_str(dot);
                 path.push_str(name);
-                walk(field, child, old.and_then(|old| old.get(name)), path, errors);
+                walk(field, child, old.and_then(|old| old.get(name)), path, findings);
                 path.truncate(length);
             }
         }
         (Shape::Map { values, .. }, Value::Object(object)) => {
-            for name in schema.required.iter().filter(|name| !object.contains_key(*name)) {
-                errors.push(FieldError::required(format!("{path}{dot}{name}"), ""));
-            }
             for (key, child) in object {
                 path.push_str(dot);
                 path.push_str(key);
-                walk(values, child, old.and_then(|old| old.get(key)), path, errors);
+                walk(values, child, old.and_then(|old| old.get(key)), path, findings);
                 path.truncate(length);
             }
         }
@@ -227,17 +325,68 @@ fn walk(schema: &Schema, value: &Value, old: Option<&Value>, path: &mut String, 
                         .find(|old| keys.iter().all(|key| old.get(key) == child.get(key))),
                     _ => None,
                 };
-                walk(items, child, past, path, errors);
+                walk(items, child, past, path, findings);
                 path.truncate(length);
             }
-            duplicates(kind, list, path, errors);
         }
         _ => {}
     }
 }
 
-fn duplicates(kind: &ListKind, list: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    let mut seen = BTreeSet::new();
+/// Every second item of a list whose items should differ. An object that had such lists before may keep them.
+pub(crate) fn duplicates(schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let found = |value: &Value| {
+        let mut errors = Vec::new();
+        find_duplicates(schema, value, &mut String::new(), &mut errors);
+        errors
+    };
+    let errors = found(value);
+    if !errors.is_empty() && old.is_some_and(|old| !found(old).is_empty()) { Vec::new() } else { errors }
+}
+
+fn find_duplicates(schema: &Schema, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
+    let length = path.len();
+    match (&schema.shape, value) {
+        (Shape::Struct { fields, .. }, Value::Object(object)) => {
+            for (name, child) in object {
+                let Some(field) = fields.get(name) else { continue };
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+                find_duplicates(field, child, path, errors);
+                path.truncate(length);
+            }
+        }
+        (Shape::Map { values, .. }, Value::Object(object)) => {
+            for (key, child) in object {
+                path.push_str(&format!("[{key}]"));
+                find_duplicates(values, child, path, errors);
+                path.truncate(length);
+            }
+        }
+        (Shape::List { items, kind, .. }, Value::Array(list)) => {
+            list_duplicates(kind, list, path, errors);
+            for (index, child) in list.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                find_duplicates(items, child, path, errors);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Names the second item of each kind, not the third.
+fn list_duplicates(kind: &ListKind, list: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    if let ListKind::Map(_) = kind
+        && let Some(index) = list.iter().position(|item| !item.is_object() && !item.is_null())
+    {
+        let detail = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(format!("{path}[{index}]"), &list[index], detail));
+        return;
+    }
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (index, item) in list.iter().enumerate() {
         let identity = match kind {
             ListKind::Atomic => return,
@@ -247,137 +396,169 @@ fn duplicates(kind: &ListKind, list: &[Value], path: &str, errors: &mut Vec<Fiel
                 Value::Object(entries.collect())
             }
         };
-        if !seen.insert(identity.to_string()) {
+        let times = seen.entry(identity.to_string()).or_default();
+        *times += 1;
+        if *times == 2 {
             errors.push(FieldError::duplicate(format!("{path}[{index}]"), &identity));
         }
     }
 }
 
-fn constraints(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let mut invalid = |value: &Value, detail: String| errors.push(FieldError::invalid(path, value, detail));
+/// Whether a number is within what its type and format can hold.
+fn range(schema: &Schema, number: &Number, path: &str, findings: &mut Findings) {
+    if !matches!(schema.shape, Shape::Scalar(Scalar::Int32 | Scalar::Int64)) {
+        return;
+    }
+    let format = schema.checks.as_ref().and_then(|checks| checks.format.as_deref());
+    let held = match (number.as_i64(), number.as_f64()) {
+        (Some(number), _) => format != Some("int32") || i32::try_from(number).is_ok(),
+        // Written in full digits it is read as a whole number.
+        (None, Some(number)) => {
+            let (least, most) = if format == Some("int32") {
+                (f64::from(i32::MIN), f64::from(i32::MAX))
+            } else {
+                (-9_223_372_036_854_775_808.0, 9_223_372_036_854_774_784.0)
+            };
+            number.fract() == 0.0 && number >= least && number <= most
+        }
+        (None, None) => false,
+    };
+    if !held {
+        let format = format.map_or_else(|| "(default format)".to_owned(), |format| format!("with format {format}"));
+        findings.lost(format!("Checked value must be of type integer {format} in {path}"));
+    }
+}
+
+/// Every check but those of types and of lists of options, in the server's order.
+fn constraints(checks: &Checks, value: &Value, path: &str, findings: &mut Findings) {
+    junctors(checks, value, path, findings);
     match value {
         Value::Number(number) => {
             let number = number.as_f64().unwrap_or(f64::NAN);
+            if let Some(factor) = checks.multiple_of
+                && (number / factor).fract() != 0.0
+            {
+                findings.invalid(path, value, format!("{path} in body should be a multiple of {factor}"));
+            }
             if let Some(minimum) = checks.minimum {
                 if checks.exclusive_minimum && number <= minimum {
-                    invalid(value, format!("{path} in body should be greater than {minimum}"));
+                    findings.invalid(path, value, format!("{path} in body should be greater than {minimum}"));
                 } else if number < minimum {
-                    invalid(value, format!("{path} in body should be greater than or equal to {minimum}"));
+                    let detail = format!("{path} in body should be greater than or equal to {minimum}");
+                    findings.invalid(path, value, detail);
                 }
             }
             if let Some(maximum) = checks.maximum {
                 if checks.exclusive_maximum && number >= maximum {
-                    invalid(value, format!("{path} in body should be less than {maximum}"));
+                    findings.invalid(path, value, format!("{path} in body should be less than {maximum}"));
                 } else if number > maximum {
-                    invalid(value, format!("{path} in body should be less than or equal to {maximum}"));
+                    findings.invalid(path, value, format!("{path} in body should be less than or equal to {maximum}"));
                 }
-            }
-            if let Some(factor) = checks.multiple_of
-                && (number / factor).fract() != 0.0
-            {
-                invalid(value, format!("{path} in body should be a multiple of {factor}"));
             }
         }
         Value::String(text) => {
-            let length = text.chars().count();
-            if let Some(minimum) = checks.min_length.filter(|minimum| length < *minimum) {
-                invalid(value, format!("{path} in body should be at least {minimum} chars long"));
-            }
-            if let Some((source, _)) = checks.pattern.as_ref().filter(|(_, pattern)| !pattern.is_match(text)) {
-                invalid(value, format!("{path} in body should match '{source}'"));
-            }
+            text_constraints(checks, text, value, path, findings);
             if let Some(format) = checks.format.as_deref().filter(|format| !has_format(text, format)) {
-                invalid(value, format!("{path} in body must be of type {format}: {text:?}"));
-            }
-            if let Some(maximum) = checks.max_length.filter(|maximum| length > *maximum) {
-                let unit = if maximum == 1 { "byte" } else { "bytes" };
-                errors.push(FieldError {
-                    field: path.to_owned(),
-                    kind: ErrorKind::TooLong,
-                    value: None,
-                    detail: format!("may not be more than {maximum} {unit}"),
-                });
+                findings.type_invalid(path, format, text);
             }
         }
         Value::Array(list) => {
             if let Some(minimum) = checks.min_items.filter(|minimum| list.len() < *minimum) {
-                invalid(&list.len().into(), format!("{path} in body should have at least {minimum} items"));
+                let detail = format!("{path} in body should have at least {minimum} items");
+                findings.invalid(path, &list.len().into(), detail);
             }
+            too_many(list.len(), checks.max_items, path, findings);
             if checks.unique_items {
                 let distinct: BTreeSet<String> = list.iter().map(Value::to_string).collect();
                 if distinct.len() < list.len() {
-                    invalid(value, format!("{path} in body shouldn't contain duplicates"));
+                    findings.invalid(path, value, format!("{path} in body shouldn't contain duplicates"));
                 }
             }
-            too_many(list.len(), checks.max_items, path, errors);
         }
         Value::Object(object) => {
             if let Some(minimum) = checks.min_properties.filter(|minimum| object.len() < *minimum) {
-                invalid(&object.len().into(), format!("{path} in body should have at least {minimum} properties"));
+                let detail = format!("{path} in body should have at least {minimum} properties");
+                findings.invalid(path, &object.len().into(), detail);
             }
-            too_many(object.len(), checks.max_properties, path, errors);
+            too_many(object.len(), checks.max_properties, path, findings);
         }
         _ => {}
     }
-    if let Some(options) = checks.options.as_ref().filter(|options| !options.contains(value)) {
-        let supported: Vec<String> =
-            options.iter().map(|option| option.as_str().map_or_else(|| option.to_string(), str::to_owned)).collect();
-        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
-        errors.push(FieldError::not_supported(path, value, &supported));
-    }
-    junctors(checks, value, path, errors);
 }
 
-fn too_many(count: usize, maximum: Option<usize>, path: &str, errors: &mut Vec<FieldError>) {
+/// Of a text's length and pattern the server names the first thing that is wrong.
+fn text_constraints(checks: &Checks, text: &str, value: &Value, path: &str, findings: &mut Findings) {
+    let length = text.chars().count();
+    if let Some(maximum) = checks.max_length.filter(|maximum| length > *maximum) {
+        let unit = if maximum == 1 { "byte" } else { "bytes" };
+        findings.add(path, ErrorKind::TooLong, None, format!("may not be more than {maximum} {unit}"));
+    } else if let Some(minimum) = checks.min_length.filter(|minimum| length < *minimum) {
+        findings.invalid(path, value, format!("{path} in body should be at least {minimum} chars long"));
+    } else if let Some((source, _)) = checks.pattern.as_ref().filter(|(_, pattern)| !pattern.is_match(text)) {
+        findings.invalid(path, value, format!("{path} in body should match '{source}'"));
+    }
+}
+
+fn one_of_options(options: &[Value], value: &Value, path: &str, findings: &mut Findings) {
+    if options.contains(value) {
+        return;
+    }
+    let supported: Vec<String> =
+        options.iter().map(|option| option.as_str().map_or_else(|| option.to_string(), str::to_owned)).collect();
+    let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+    let field = findings.field(path);
+    findings.errors.push(FieldError::not_supported(field, value, &supported));
+}
+
+fn too_many(count: usize, maximum: Option<usize>, path: &str, findings: &mut Findings) {
     if let Some(maximum) = maximum.filter(|maximum| count > *maximum) {
         let unit = if maximum == 1 { "item" } else { "items" };
-        errors.push(FieldError {
-            field: path.to_owned(),
-            kind: ErrorKind::TooMany,
-            value: Some(count.to_string()),
-            detail: format!("must have at most {maximum} {unit}"),
-        });
+        let detail = format!("must have at most {maximum} {unit}");
+        findings.add(path, ErrorKind::TooMany, Some(count.to_string()), detail);
     }
 }
 
-fn junctors(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn junctors(checks: &Checks, value: &Value, path: &str, findings: &mut Findings) {
+    let prefix = findings.prefix;
     let fits = |schema: &Schema| {
-        let mut found = Vec::new();
+        let mut found = Findings { prefix, errors: Vec::new() };
         walk(schema, value, None, &mut path.to_owned(), &mut found);
-        found
+        found.errors
     };
-    // The server loses the path of these: it stands in the sentence alone.
-    let mut lost = |detail: String| errors.push(FieldError::invalid("<nil>", &Value::String(String::new()), detail));
-    if !checks.any_of.is_empty() && !checks.any_of.iter().any(|schema| fits(schema).is_empty()) {
-        lost(format!("{path:?} must validate at least one schema (anyOf)"));
+    let any: Vec<Vec<FieldError>> = checks.any_of.iter().map(fits).collect();
+    if !any.is_empty() && any.iter().all(|found| !found.is_empty()) {
+        findings.lost(format!("{path:?} must validate at least one schema (anyOf)"));
+        // The server shows what the best of them says: the first, unless another has more that fits.
+        findings.errors.extend(any.into_iter().next().unwrap_or_default());
     }
-    if !checks.one_of.is_empty() {
-        match checks.one_of.iter().filter(|schema| fits(schema).is_empty()).count() {
+    let one: Vec<Vec<FieldError>> = checks.one_of.iter().map(fits).collect();
+    if !one.is_empty() {
+        match one.iter().filter(|found| found.is_empty()).count() {
             1 => {}
-            0 => lost(format!("{path:?} must validate one and only one schema (oneOf). Found none valid")),
-            many => {
-                lost(format!("{path:?} must validate one and only one schema (oneOf). Found {many} valid alternatives"))
+            0 => {
+                findings.lost(format!("{path:?} must validate one and only one schema (oneOf). Found none valid"));
+                findings.errors.extend(one.into_iter().next().unwrap_or_default());
             }
+            many => findings.lost(format!(
+                "{path:?} must validate one and only one schema (oneOf). Found {many} valid alternatives"
+            )),
         }
-    }
-    if checks.not.as_ref().is_some_and(|schema| fits(schema).is_empty()) {
-        lost(format!("{path:?} must not validate the schema (not)"));
     }
     let all: Vec<Vec<FieldError>> = checks.all_of.iter().map(fits).collect();
     if all.iter().any(|found| !found.is_empty()) {
-        errors.extend(all.into_iter().flatten());
-        errors.push(FieldError::invalid(
-            "<nil>",
-            &Value::String(String::new()),
-            format!("{path:?} must validate all the schemas (allOf)"),
-        ));
+        let none = if all.iter().all(|found| !found.is_empty()) { ". None validated" } else { "" };
+        findings.errors.extend(all.into_iter().flatten());
+        findings.lost(format!("{path:?} must validate all the schemas (allOf){none}"));
+    }
+    if checks.not.as_ref().is_some_and(|schema| fits(schema).is_empty()) {
+        findings.lost(format!("{path:?} must not validate the schema (not)"));
     }
 }
 
-/// The formats in use; unknown ones are ignored, as the server does.
+/// The formats in use; other known ones count as met.
 fn has_format(text: &str, format: &str) -> bool {
     match format {
-        "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
+        "date-time" | "datetime" => is_date_time(text),
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
         "cidr" => text.split_once('/').is_some_and(|(address, bits)| {
@@ -386,5 +567,57 @@ fn has_format(text: &str, format: &str) -> bool {
             })
         }),
         _ => true,
+    }
+}
+
+/// A day, a `T` and a time of day with its offset (RFC 3339). The server knows no leap second.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    let Some((day, time)) = text.split_once('T') else { return false };
+    let day_fits = day.len() == 10 && day.parse::<jiff::civil::Date>().is_ok();
+    let within = |range: std::ops::Range<usize>, most: u8| {
+        let number = time.get(range).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        number.and_then(|digits| digits.parse::<u8>().ok()).is_some_and(|number| number <= most)
+    };
+    let colon = |index: usize| time.as_bytes().get(index) == Some(&b':');
+    let clock_fits = within(0..2, 23) && colon(2) && within(3..5, 59) && colon(5) && within(6..8, 59);
+    let rest = time.get(8..).unwrap_or_default();
+    let offset =
+        rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let empty_fraction = rest.strip_prefix('.').is_some_and(|fraction| fraction.len() == offset.len());
+    let offset_fits = offset == "Z"
+        || offset.strip_prefix(['+', '-']).is_some_and(|offset| {
+            offset.len() == 5
+                && offset
+                    .bytes()
+                    .enumerate()
+                    .all(|(index, byte)| if index == 2 { byte == b':' } else { byte.is_ascii_digit() })
+        });
+    day_fits && clock_fits && offset_fits && !empty_fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_rfc_3339() {
+        for text in ["2026-01-01T00:00:00Z", "2026-02-28t23:59:59.123456789z", "2026-01-01T00:00:00+02:00"] {
+            assert!(is_date_time(text), "{text}");
+        }
+        for text in [
+            "",
+            "2026-01-01",
+            "2026-01-01T00:00:00",
+            "2026-02-30T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:60Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01 00:00:00Z",
+            "2026-01-01T00:00:00+0200",
+            "26-01-01T00:00:00Z",
+        ] {
+            assert!(!is_date_time(text), "{text}");
+        }
     }
 }

@@ -21,22 +21,27 @@ impl State {
         }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
-            let error = FieldError::required("target.name", "");
-            return Err(Status::new(422, "Invalid", format!("Binding \"{name}\" is invalid: {error}")));
+            return Err(Status::new(500, "", FieldError::required("target.name", "").to_string()));
+        }
+        let target = &binding["target"]["kind"];
+        if !matches!(target.as_str().unwrap_or_default(), "" | "Node") {
+            let error = FieldError::not_supported("target.kind", target, &["Node", "<empty>"]);
+            return Err(Status::new(500, "", error.to_string()));
         }
         let pod = Arc::clone(self.get(&kind, namespace, name)?);
         let refuse = |why: String| {
             let mut status = Status::conflict(&kind, name, &why);
             status.message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
+            if let Some(details) = &mut status.details {
+                details.kind = "pods/binding".into();
+            }
             status
         };
         if let Some(uid) = binding["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty())
             && pod.value["metadata"]["uid"] != uid
         {
             let known = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
-            return Err(refuse(format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {known}"
-            )));
+            return Err(Status::other_uid(&kind, namespace, name, uid, known));
         }
         if pod.value["metadata"]["deletionTimestamp"].is_string() {
             return Err(refuse(format!("pod {name} is being deleted, cannot be assigned to a host")));
@@ -66,7 +71,7 @@ impl State {
             bound["metadata"]["annotations"][key] = value.clone();
         }
         let scheduled = json!({
-            "type": "PodScheduled", "status": "True", "lastTransitionTime": self.timestamp(),
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.timestamp(),
         });
         set_condition(&mut bound, scheduled);
         Ok(self.store.put(kind.table, namespace, name, bound))

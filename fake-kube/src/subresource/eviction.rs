@@ -129,7 +129,7 @@ impl State {
             let mut marked = (*pod.value).clone();
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting", "lastTransitionTime": self.timestamp(),
+                "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.timestamp(),
             });
             set_condition(&mut marked, condition);
             let marked = self.store.put(kind.table, namespace, name, marked);

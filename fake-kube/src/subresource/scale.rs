@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{Kind, ScalePaths},
     select::LabelSelector,
-    status::Status,
+    status::{FieldError, Status},
 };
 
 /// The `autoscaling/v1` Scale of an object.
 pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, Status> {
     let paths = kind.scale.as_ref().ok_or_else(Status::no_such_resource)?;
     let number = |path: &[String]| at(object, path).and_then(Value::as_i64).unwrap_or(0);
+    if kind.custom() && at(object, &paths.spec_replicas).is_none() {
+        let path = paths.spec_replicas.join(".");
+        return Err(Status::internal(format!("the spec replicas field \".{path}\" does not exist")));
+    }
     let metadata = &object["metadata"];
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
@@ -19,9 +23,13 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, Status> {
             "name": metadata["name"], "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
             "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": { "replicas": number(&paths.spec_replicas) },
+        "spec": {},
         "status": { "replicas": number(&paths.status_replicas) },
     });
+    // Zero is left out.
+    if number(&paths.spec_replicas) != 0 {
+        scale["spec"]["replicas"] = json!(number(&paths.spec_replicas));
+    }
     if metadata["namespace"].is_string() {
         scale["metadata"]["namespace"] = metadata["namespace"].clone();
     }
@@ -39,16 +47,11 @@ pub(crate) fn applied(kind: &Kind, object: &Value, scale: &Value) -> Result<Valu
         object["metadata"]["resourceVersion"] = json!(version);
     }
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 {
+    if replicas < 0 && !kind.custom() {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        return Err(Status::new(
-            422,
-            "Invalid",
-            format!(
-                "Scale.autoscaling \"{name}\" is invalid: spec.replicas: Invalid value: {replicas}: must be greater \
-                 than or equal to 0"
-            ),
-        ));
+        let detail = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", &json!(replicas), detail);
+        return Err(Status::invalid_as("autoscaling", "Scale", name, &[error]));
     }
     let mut place = &mut object;
     for step in &paths.spec_replicas {

@@ -9,6 +9,7 @@ mod builtin;
 mod path;
 mod pod;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -105,6 +106,13 @@ pub(crate) fn of<'a>(
     })
 }
 
+/// A table whose columns the client knows already.
+pub(crate) fn without_columns(table: &Bytes) -> Bytes {
+    let Ok(mut table) = serde_json::from_slice::<Value>(table) else { return table.clone() };
+    table["columnDefinitions"] = Value::Null;
+    to_bytes(&table)
+}
+
 /// A `Scale` as a table.
 pub(crate) fn of_scale(scale: Value, include: IncludeObject, now: Timestamp) -> Value {
     let seen = Seen { object: &scale, now };
@@ -147,7 +155,7 @@ pub(crate) fn single(kind: &Kind, stored: &Stored, include: IncludeObject, now: 
 fn row(kind: &Kind, seen: Seen, include: IncludeObject) -> Value {
     let mut row = json!({ "cells": cells(kind, seen) });
     match include {
-        IncludeObject::None => {}
+        IncludeObject::None => row["object"] = Value::Null,
         IncludeObject::Metadata => row["object"] = partial(seen.object),
         IncludeObject::Object => {
             let mut object = seen.object.clone();

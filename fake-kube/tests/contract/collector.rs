@@ -154,7 +154,7 @@ async fn in_the_foreground_the_owner_waits_for_dependents_that_block() {
     kit.made(CONFIG_MAPS, child).await;
     let path = format!("{DEPLOYMENTS}/d");
     let (code, object) = kit.delete(&path, json!({ "propagationPolicy": "Foreground" })).await;
-    assert_eq!(code, 202);
+    assert_eq!(code, 200);
     assert_eq!(object["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     assert!(kit.get(&format!("{CONFIG_MAPS}/child")).await.1["metadata"]["deletionTimestamp"].is_string());
     kit.merge(&format!("{CONFIG_MAPS}/child"), json!({ "metadata": { "finalizers": null } })).await;

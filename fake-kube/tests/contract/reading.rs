@@ -53,7 +53,10 @@ async fn field_selectors_know_only_the_fields_of_their_kind() {
     let (_, list) = kit.get(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=c1")).await;
     assert_eq!(names(&list), ["c1"]);
     let (code, status) = kit.get(&format!("{CONFIG_MAPS}?fieldSelector=data.a=1")).await;
-    assert_eq!((code, text(&status["message"])), (400, "field label not supported: data.a"));
+    assert_eq!(
+        (code, text(&status["message"])),
+        (400, "\"data.a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    );
     kit.made(PODS, pod("p")).await;
     kit.made(PODS, pod_on("q", "n")).await;
     for (selector, expected) in [

@@ -177,7 +177,7 @@ async fn workloads_services_and_the_rest_show_their_numbers() {
 
     let service = json!({
         "metadata": { "name": "s" },
-        "spec": { "type": "LoadBalancer", "selector": { "a": "b" }, "ports": [{ "port": 80, "nodePort": 30080 }, { "port": 53, "protocol": "UDP" }] },
+        "spec": { "type": "LoadBalancer", "selector": { "a": "b" }, "ports": [{ "name": "a", "port": 80, "nodePort": 30080 }, { "name": "b", "port": 53, "protocol": "UDP" }] },
     });
     kit.made("/api/v1/namespaces/default/services", service).await;
     let shown = table(&kit, "/api/v1/services").await;

@@ -68,6 +68,8 @@ async fn bookmarks_come_every_minute_if_wanted_and_carry_the_newest_version() {
     let kit = Kit::new();
     let mut lines = kit.watch(&format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true")).await;
     let mut silent = kit.watch(&format!("{CONFIG_MAPS}?watch=true")).await;
+    let beginning = lines.next().await.unwrap();
+    assert_eq!(beginning["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
     kit.made(PODS, pod("p")).await;
     assert_eq!(lines.within(59).await, None);
     let event = lines.within(2).await.unwrap();

@@ -233,7 +233,8 @@ fn cell(out: &mut String, column: &Column, cell: &Cell, base: &str) {
     }
     if !cell.missing.is_empty() {
         let missing: Vec<&str> = cell.missing.iter().map(String::as_str).collect();
-        markup!(out, "<span class=\"why\">lacks {}</span>", missing.join(", "));
+        let others = if cell.outcome == Outcome::Skipped { "" } else { "one was skipped: " };
+        markup!(out, "<span class=\"why\">{}lacks {}</span>", others, missing.join(", "));
     }
     // What kept a column from starting stands at its head.
     if let Some(reason) = cell.reason.as_ref().filter(|_| column.could_not_start.is_none()) {
