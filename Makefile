@@ -76,6 +76,7 @@ tools: ## Build the programs of tools/versions that are missing, into a cache ou
 
 .PHONY: contract
 contract: build ## fake-kube beside a genuine control plane: request sequences, definitions, both schedulers
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager karpenter
 	$(TRYSQUARE) contract
 
 ##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
@@ -98,7 +99,7 @@ report-test: build ## report.html and conformance.html against their JSON, in a 
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide apiserver ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

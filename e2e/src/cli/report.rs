@@ -6,7 +6,7 @@ use crate::conformance::Document as Conformance;
 use crate::conformance::compare::{Change, Comparison};
 use crate::report::{self, Document};
 use anyhow::anyhow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     }
 }
 
-fn draw(folder: &PathBuf) -> Result<u8, CliError> {
+fn draw(folder: &Path) -> Result<u8, CliError> {
     let document = Document::read(folder).map_err(CliError::usage)?;
     report::render(folder, &document).map_err(CliError::usage)?;
     print(&format!("report: {}\n", report::page(folder).display()))?;

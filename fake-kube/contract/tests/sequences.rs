@@ -8,22 +8,26 @@ use controller_clock::Clock;
 use fake_kube::{FakeKube, Options, actors};
 use fake_kube_contract::player::{Manner, play};
 use fake_kube_contract::{compare, masks, recorded, sequence};
+use tokio::task::JoinSet;
 
 /// `CONTRACT_SEQUENCES=text` plays only those with the text in their name.
 #[tokio::test(start_paused = true)]
 async fn fake_kube_answers_as_the_genuine_server_did() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Tests run in their package's folder.
+    let folder = Path::new("");
+    #[allow(clippy::disallowed_methods)] // A test's own switch.
     let wanted = std::env::var("CONTRACT_SEQUENCES").unwrap_or_default();
     let sequences = sequence::load(&folder.join("sequences")).unwrap();
     let mut wrong = Vec::new();
     for (index, sequence) in sequences.iter().filter(|sequence| sequence.name.contains(&wanted)).enumerate() {
         let clock = Clock::virtual_from("2026-06-01T00:00:00Z".parse().unwrap());
         let cluster = FakeKube::new(Options { seed: index as u64, ..Options::new(clock) });
-        let actors = tokio::spawn(actors::run(cluster.clone(), actors::Options::default()));
+        let mut running = JoinSet::new();
+        running.spawn(actors::run(cluster.clone(), actors::Options::default()));
         let client = kube::Client::new(cluster.service(), "default");
         let manner = Manner { unique: "sequen".into(), quiet: Duration::from_secs(1) };
         let transcript = play(&client, sequence, &manner).await;
-        actors.abort();
+        drop(running);
         let mut found = transcript.faults.clone();
         let recorded = recorded::read(&folder.join("recorded"), sequence).unwrap();
         match recorded {
