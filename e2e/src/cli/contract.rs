@@ -128,7 +128,11 @@ fn rendered(sections: &[Section], colours: bool) -> String {
             if count(true) == 0 { faults.green() } else { faults.yellow() },
         ]);
     }
-    format!("{text}{}", table.render(colours))
+    text += &table.render(colours);
+    for section in sections {
+        text.extend(section.notes.iter().map(|note| format!("{}: {note}\n", section.name)));
+    }
+    text
 }
 
 /// A folder that goes with its owner.

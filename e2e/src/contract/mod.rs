@@ -39,6 +39,8 @@ pub struct Section {
     pub cases: usize,
     /// Where the servers differ.
     pub differences: Vec<Difference>,
+    /// What else is worth knowing of the cases, such as how many had which outcome.
+    pub notes: Vec<String>,
 }
 
 /// A case in which two servers differ.

@@ -3,6 +3,7 @@
 use super::{Difference, Progress, Section};
 use anyhow::{Context, anyhow};
 use fake_kube_contract::scheduler::{Arena, Verdict, case};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The genuine scheduler hears of nodes some milliseconds later, by another watch than of pods.
@@ -24,6 +25,7 @@ pub(super) async fn section(
     let theirs = Arena::new(genuine, &unique, SETTLE).await.map_err(told).context("the genuine server")?;
     let ours = Arena::new(fake, &unique, Duration::from_millis(20)).await.map_err(told).context("fake-kube")?;
     let mut section = Section { name: "scheduler", cases, ..Section::default() };
+    let (mut scheduled, mut refused) = (0, BTreeMap::<String, usize>::new());
     for number in 0..cases {
         let seed = seed.wrapping_add(number as u64);
         let case = case(seed, &format!("{unique}-{number}"));
@@ -31,6 +33,10 @@ pub(super) async fn section(
         let left = left.map_err(told).context("the genuine server")?;
         let right = right.map_err(told).context("fake-kube")?;
         for ((pod, left), right) in case.pods.iter().zip(&left).zip(&right) {
+            match left {
+                Verdict::Refused(message) => *refused.entry(without_numbers(message)).or_default() += 1,
+                _ => scheduled += 1,
+            }
             if left != right {
                 let (left, right) = (verdict(left), verdict(right));
                 let nodes: Vec<String> = case.nodes.iter().map(ToString::to_string).collect();
@@ -48,7 +54,17 @@ pub(super) async fn section(
         }
         progress("scheduler", number + 1, cases);
     }
+    let total: usize = refused.values().sum();
+    section.notes.push(format!(
+        "{} pods: {scheduled} scheduled, {total} refused in {} sentences that differ by more than numbers",
+        scheduled + total,
+        refused.len()
+    ));
     Ok(section)
+}
+
+fn without_numbers(message: &str) -> String {
+    message.chars().filter(|character| !character.is_ascii_digit()).collect()
 }
 
 fn verdict(verdict: &Verdict) -> String {
