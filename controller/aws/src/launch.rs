@@ -402,7 +402,8 @@ pub(crate) async fn template(
         service_cidr: service_cidr.as_deref(),
         cluster_dns: cloud.settings.cluster_dns,
         kubelet: &class.kubelet,
-        max_pods: group.max_pods,
+        // The user's own number stays; the kubelet itself knows what podsPerCore makes of it.
+        max_pods: class.kubelet.max_pods.unwrap_or(group.max_pods),
         labels: user_data::node_labels(class.family, &facts.labels, capacity_type.as_str()),
         taints: user_data::node_taints(&facts.taints, &facts.startup_taints),
         raid0: class.binds_host_disks(),
