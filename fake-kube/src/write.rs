@@ -104,7 +104,9 @@ impl State {
         let context = |message: String| {
             format!("{} in version \"{}\" cannot be handled as a {}: {message}", kind.kind, kind.version, kind.kind)
         };
-        let refuse = |error: schema::decode::DecodeError| Status::bad_request(context(error.message));
+        let refuse = |error: schema::decode::DecodeError| {
+            Status::bad_request(context(error.message)).with_cause("FieldValueInvalid", "", &error.field)
+        };
         if kind.custom() {
             let metadata = schema::shapes::named("ObjectMeta");
             if let Some(found) = object.get_mut("metadata") {

@@ -71,7 +71,7 @@ async fn a_strategic_patch_merges_containers_by_name_and_replaces_tolerations() 
     assert_eq!(code, 200, "{object:#}");
     let spec = &object["spec"]["template"]["spec"];
     let names: Vec<&str> = spec["containers"].as_array().unwrap().iter().map(|item| text(&item["name"])).collect();
-    assert_eq!(names, ["main", "side"]);
+    assert_eq!(names, ["side", "main"], "what is new comes first");
     assert_eq!(spec["tolerations"], json!([{ "key": "b", "operator": "Exists" }]));
     let (_, object) = kit
         .strategic(
