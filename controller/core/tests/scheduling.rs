@@ -149,7 +149,7 @@ fn the_node_claim_says_everything_a_launch_needs() {
             ],
             "resources": {"requests": {"cpu": "5", "pods": "1"}},
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-            "terminationGracePeriod": "1h",
+            "terminationGracePeriod": "1h0m0s",
             "expireAfter": "24h",
         })
     );

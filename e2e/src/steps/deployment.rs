@@ -97,7 +97,10 @@ pub(super) fn register(steps: &mut Vocabulary) {
             world
                 .eventually("the CRDs are established", limit, async || {
                     let list = api.list(&Default::default()).await?;
-                    let established = list.iter().filter(|crd| is_established(crd)).count();
+                    let ours = |crd: &&CustomResourceDefinition| {
+                        definitions.iter().any(|own| own.name_any() == crd.name_any())
+                    };
+                    let established = list.iter().filter(ours).filter(|crd| is_established(crd)).count();
                     let all = established == definitions.len();
                     Ok(Seen::when(all, (), || format!("{established} of {} are", definitions.len())))
                 })
