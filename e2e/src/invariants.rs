@@ -323,6 +323,7 @@ mod tests {
             ("eks:eks-cluster-name", "demo"),
             ("karpenter.sh/nodepool", "default"),
             ("karpenter.k8s.aws/ec2nodeclass", "default"),
+            (FLEET_TAG, "fleet-1"),
         ];
         Instance {
             id: id.into(),
