@@ -26,6 +26,7 @@ pub(super) fn watch(progress: Arc<Shown>, temporary: Option<PathBuf>) -> anyhow:
                 _ = terminated.recv() => 143,
             }
         });
+        progress.lines.store(false, Ordering::Relaxed);
         progress.bar.finish_and_clear();
         tell(&format!(
             "trysquare: interrupted after {} of {} scenarios",

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -234,7 +234,8 @@ pub(super) struct Shown {
     pub(super) bar: ProgressBar,
     pub(super) scenarios: usize,
     pub(super) ended: AtomicUsize,
-    lines: bool,
+    /// Whether each scenario is a line; none is once the run was interrupted, whose last word that is.
+    pub(super) lines: AtomicBool,
 }
 
 impl Shown {
@@ -244,7 +245,7 @@ impl Shown {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, scenarios, ended: AtomicUsize::new(0), lines: !terminal && format == Format::Text }
+        Self { bar, scenarios, ended: AtomicUsize::new(0), lines: AtomicBool::new(!terminal && format == Format::Text) }
     }
 }
 
@@ -253,7 +254,7 @@ impl Progress for Shown {
         self.bar.set_message(result.scenario.name.clone());
         self.bar.inc(1);
         self.ended.fetch_add(1, Ordering::Relaxed);
-        if self.lines {
+        if self.lines.load(Ordering::Relaxed) {
             tell(&format!("{} {}", report::text::mark(result), result.scenario.name));
         }
     }
