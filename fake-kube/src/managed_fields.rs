@@ -79,6 +79,16 @@ impl FieldSet {
         Self { member: self.member && !other.member, children: children.collect() }
     }
 
+    /// What is left once `other` names its own: a map or an item of which it names a field is its own as well, so that whoever
+    /// applies a label keeps the labels that an update brought with their map.
+    fn left_by(&self, other: &Self) -> Self {
+        let children = self.children.iter().filter_map(|(step, below)| {
+            let rest = other.children.get(step).map_or_else(|| below.clone(), |other| below.left_by(other));
+            (!rest.is_empty()).then(|| (step.clone(), rest))
+        });
+        Self { member: self.member && other.is_empty(), children: children.collect() }
+    }
+
     /// Every path of the set as the server prints it: `.spec.containers[name="a"].image`.
     fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
@@ -492,9 +502,9 @@ pub(crate) fn applied(
             managers[index].fields = managers[index].fields.difference(&common);
         }
         if let Some(previous) = &previous {
-            let mut gone = previous.fields.difference(&set);
+            let mut gone = previous.fields.left_by(&set);
             for manager in &managers {
-                gone = gone.difference(&manager.fields);
+                gone = gone.left_by(&manager.fields);
             }
             remove(Some(&schema), &mut merged, &gone);
         }
