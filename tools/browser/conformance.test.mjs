@@ -212,8 +212,10 @@ test('filters show what they say, and their count', async () => {
   const { page } = await open();
   const check = async (wanted) => {
     const rows = report.rows.filter(wanted).map((row) => row.id);
+    const shown = rows.length === ids.length ? `${ids.length} rows` : `${rows.length} of ${ids.length} rows`;
+    // A form that is reset filters a moment later.
+    await page.waitForFunction((text) => document.querySelector('#shown').innerText === text, shown, { timeout: 5000 });
     assert.deepEqual(await texts(page.locator('tr[data-row]:visible th > code').filter({ visible: true })), rows);
-    assert.equal(await page.innerText('#shown'), rows.length === ids.length ? `${ids.length} rows` : `${rows.length} of ${ids.length} rows`);
     const groups = [...new Set(rows.map((id) => id.split('.')[0]))];
     assert.deepEqual(await texts(page.locator('tr.feature:visible')), groups);
     return rows.length;
