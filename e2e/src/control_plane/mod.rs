@@ -479,5 +479,7 @@ fn manager_arguments(folder: &Path) -> Vec<String> {
         format!("--service-account-private-key-file={}", folder.join("apiserver.key").display()),
         format!("--root-ca-file={}", folder.join("ca.crt").display()),
         format!("--service-cluster-ip-range={SERVICE_RANGE}"),
+        // It annotates each Node whenever it gets to it, for the caches of kubelets: no two runs would be equal.
+        "--controllers=*,-ttl-controller".into(),
     ]
 }
