@@ -459,7 +459,9 @@ pub(crate) fn applied(
             _ => {}
         }
     }
-    let set = fields_of(Some(&schema), &wanted);
+    // Who applies nothing owns nothing, not even the whole.
+    let nothing = wanted.as_object().is_some_and(Map::is_empty);
+    let set = if nothing { FieldSet::default() } else { fields_of(Some(&schema), &wanted) };
     let mut managers = live.map(read_managers).unwrap_or_default();
     let mut before_first = None;
     if let Some(live) = live
