@@ -138,6 +138,11 @@ mod tests {
     }
 
     #[test]
+    fn what_the_fakes_say_they_are_is_what_they_are_compared_with() {
+        assert_eq!(crate::account::KUBERNETES_VERSION, Tool::KubeApiserver.version());
+    }
+
+    #[test]
     fn a_variable_that_names_nothing_is_told_and_not_passed_over() {
         let variable = |name: &str| (name == "TEST_ASSET_ETCD").then(|| PathBuf::from("/nowhere/etcd"));
         let error = Tool::Etcd.find_in(&variable).unwrap_err().to_string();

@@ -16,6 +16,7 @@ pub use real_time::{RealTime, Setting};
 use crate::cloud::Cloud;
 use controller_clock::Clock;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,12 +71,21 @@ pub trait Backend {
     /// The replica that goes by this name in the leader election.
     fn replica_named(&self, identity: &str) -> Option<usize>;
 
-    /// Sets an environment variable of the controller, as its Deployment would, or takes it away. Replicas that are started
-    /// later see it.
-    fn set_environment(&mut self, name: &str, value: Option<&str>);
+    /// The environment of the controller. Replicas that are started later see what is changed in it.
+    fn environment(&mut self) -> &mut BTreeMap<String, String>;
+
+    /// Sets an environment variable of the controller, as its Deployment would, or takes it away.
+    fn set_environment(&mut self, name: &str, value: Option<&str>) {
+        match value {
+            Some(value) => drop(self.environment().insert(name.to_owned(), value.to_owned())),
+            None => drop(self.environment().remove(name)),
+        }
+    }
 
     /// Lets replicas that are started later run on a node of the cluster.
-    fn place_controller(&mut self, node: &str);
+    fn place_controller(&mut self, node: &str) {
+        self.set_environment("NODE_NAME", Some(node));
+    }
 
     /// Starts a replica of the controller under test. Replicas count from 0.
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()>;

@@ -328,15 +328,8 @@ impl Backend for RealTime {
         self.replicas.iter().find(|(_, replica)| replica.user == user).map(|(number, _)| *number)
     }
 
-    fn set_environment(&mut self, name: &str, value: Option<&str>) {
-        match value {
-            Some(value) => drop(self.environment.insert(name.to_owned(), value.to_owned())),
-            None => drop(self.environment.remove(name)),
-        }
-    }
-
-    fn place_controller(&mut self, node: &str) {
-        self.set_environment("NODE_NAME", Some(node));
+    fn environment(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.environment
     }
 
     async fn start_controller(&mut self, replica: usize) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use super::table::{Cell, Table};
 use super::{BACKEND, CliError, FAILED, Format, PASSED, output, print, print_json, tell};
 use crate::contract::{self, Options, Part, Section};
 use crate::control_plane::Programs;
+use crate::temporary::TemporaryFolder;
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
         seed: arguments.seed,
         cases: arguments.cases,
         record: arguments.record.clone(),
-        folder: folder.0.clone(),
+        folder: folder.path().to_owned(),
     };
     let bar = ProgressBar::new(0);
     bar.set_style(
@@ -133,21 +134,4 @@ fn rendered(sections: &[Section], colours: bool) -> String {
         text.extend(section.notes.iter().map(|note| format!("{}: {note}\n", section.name)));
     }
     text
-}
-
-/// A folder that goes with its owner.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn make() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("trysquare-contract-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -777,24 +777,4 @@ mod tests {
         let faults = told(&section);
         assert!(faults.is_empty(), "{faults}");
     }
-
-    /// By hand, beside a genuine server: its kubeconfig in `CONTRACT_KUBECONFIG`, upstream's definitions in the folder
-    /// `CONTRACT_DEFINITIONS`.
-    #[tokio::test]
-    #[ignore = "needs a genuine API server"]
-    #[allow(clippy::disallowed_methods)] // There is no configuration of tests to read it in.
-    async fn a_genuine_server_does_the_same() {
-        let kubeconfig = std::env::var("CONTRACT_KUBECONFIG").expect("CONTRACT_KUBECONFIG names a kubeconfig");
-        let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-        let genuine = Server { name: "kube-apiserver".into(), client: kube::Client::try_from(config).unwrap() };
-        let upstream = std::env::var("CONTRACT_DEFINITIONS").ok();
-        let section = section(&[fake(Clock::system()), genuine], upstream.as_deref().map(Path::new)).await.unwrap();
-        for difference in section.differences.iter().filter(|difference| difference.reason.is_some()) {
-            println!("{}\n  {}\n  {}", difference.case, difference.found, difference.reason.as_deref().unwrap());
-        }
-        println!("{} cases", section.cases);
-        let faults = told(&section);
-        assert!(faults.is_empty(), "{faults}");
-    }
 }

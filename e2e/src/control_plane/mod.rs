@@ -34,7 +34,7 @@ use std::time::Duration;
 /// How long the API server may take to be ready: it takes three seconds, on a busy machine some times that.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 
-/// How often others ports are tried where somebody took them between the choice and the start.
+/// How often other ports are tried where somebody took them between the choice and the start.
 const ATTEMPTS: u32 = 3;
 
 /// How many clients that are controllers under test have a name of their own; more starts than that share the last one.
