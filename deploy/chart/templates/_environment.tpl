@@ -74,5 +74,5 @@
 {{- $environment = append $environment (dict "name" $name "valueFrom" $source) }}
 {{- end }}
 {{- end }}
-{{- toYaml (concat $environment .Values.controller.env) }}
+{{- toYaml (concat $environment (default list .Values.controller.env)) }}
 {{- end }}
