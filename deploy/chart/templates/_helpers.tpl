@@ -66,7 +66,11 @@ annotations:
 {{- $selector := dict "labelSelector" (dict "matchLabels" (include "karpenter.selectorLabels" (index . 0) | fromYaml)) }}
 {{- $items := list }}
 {{- range index . 1 }}
-{{- $items = append $items (ternary . (merge (dict) . $selector) (hasKey . "labelSelector")) }}
+{{- if hasKey . "labelSelector" }}
+{{- $items = append $items . }}
+{{- else }}
+{{- $items = append $items (merge (dict) . $selector) }}
+{{- end }}
 {{- end }}
 {{- toYaml $items }}
 {{- end }}
@@ -84,4 +88,16 @@ annotations:
 {{- end }}
 {{- end }}
 {{- toYaml $affinity }}
+{{- end }}
+
+{{/* The containers beside the controller, each with its own volume mounts, the controller's and the sidecars'. */}}
+{{- define "karpenter.sidecars" -}}
+{{- $controller := .Values.controller }}
+{{- $mounts := concat (default list $controller.extraVolumeMounts) (default list $controller.sidecarVolumeMounts) }}
+{{- $sidecars := list }}
+{{- range $controller.sidecarContainer }}
+{{- $all := concat (default list .volumeMounts) $mounts }}
+{{- $sidecars = append $sidecars (merge (dict "volumeMounts" $all) .) }}
+{{- end }}
+{{- toYaml $sidecars }}
 {{- end }}
