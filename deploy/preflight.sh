@@ -52,9 +52,9 @@ variable() {
   fi
 }
 
-# field FILE KEY: the value of a key at the beginning of a line; nothing where either is missing.
+# field FILE KEY: the value of a key at the beginning of a line.
 field() {
-  [[ ! -r $1 ]] || sed -n "s/^$2: *\"\{0,1\}\([^\" ]*\)\"\{0,1\} *\$/\1/p" "$1" | head -n 1
+  sed -n "s/^$2: *\"\{0,1\}\([^\" ]*\)\"\{0,1\} *\$/\1/p" "$1" | head -n 1
 }
 
 tool aws "makes roles, queue and tags" "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html"
@@ -78,9 +78,9 @@ if [[ ${AMI_ALIAS:-} == *@latest ]]; then
 fi
 
 # The chart, its CRDs and the image are made from one checkout and belong together.
-for chart in deploy/chart deploy/chart-crd; do
-  version=$(field "$chart/Chart.yaml" appVersion)
-  [[ -n $version ]] || continue
+for file in deploy/*/Chart.yaml; do
+  [[ -r $file ]] || continue
+  chart=${file%/Chart.yaml} version=$(field "$file" appVersion)
   if [[ -n ${CONTROLLER_VERSION:-} && $version != "$CONTROLLER_VERSION" ]]; then
     problem "$chart is of version $version and CONTROLLER_VERSION is $CONTROLLER_VERSION: check out the tag of that version"
   else

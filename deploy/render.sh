@@ -12,23 +12,28 @@ for file; do
   [[ -r $file ]] || { echo "render: there is no file $file that can be read" >&2; exit 2; }
 done
 
-# Comments name variables without meaning their values; a line that is one is passed over.
-missing=()
-for name in $(sed '/^ *#/d' "$@" | grep -o '\${[A-Z][A-Z0-9_]*}' | tr -d '${}' | sort -u); do
-  [[ -n ${!name:-} ]] || missing+=("$name")
-done
-if [[ ${#missing[@]} -gt 0 ]]; then
-  echo "render: $* needs ${missing[*]}, which is not set; deploy/README.md tells where it comes from" >&2
-  exit 1
-fi
-
-separator=
-for file; do
-  printf '%s' "$separator"
-  text=$(< "$file")
-  for name in $(grep -o '\${[A-Z][A-Z0-9_]*}' <<< "$text" | tr -d '${}' | sort -u); do
-    text=${text//"\${$name}"/"${!name:-"\${$name}"}"}
-  done
-  printf '%s\n' "$text"
-  separator=$'---\n'
-done
+exec awk '
+  FNR == 1 && NR > 1 { text = text "---\n" }
+  {
+    # A comment may name a variable that is for those who take its example up.
+    is_comment = $0 ~ /^ *#/
+    while (match($0, /[$][{][A-Z][A-Z0-9_]*[}]/)) {
+      name = substr($0, RSTART + 2, RLENGTH - 3)
+      if (ENVIRON[name] == "" && !is_comment && !(name in missing)) {
+        missing[name]
+        list = list " " name
+      }
+      value = ENVIRON[name] == "" ? substr($0, RSTART, RLENGTH) : ENVIRON[name]
+      text = text substr($0, 1, RSTART - 1) value
+      $0 = substr($0, RSTART + RLENGTH)
+    }
+    text = text $0 "\n"
+  }
+  END {
+    if (list != "") {
+      print "render: not set:" list "; deploy/README.md tells where each comes from" | "cat >&2"
+      exit 1
+    }
+    printf "%s", text
+  }
+' "$@"
