@@ -102,7 +102,7 @@ report-test: build ## report.html and conformance.html against their JSON, in a 
 cloud-lint: ## The CloudFormation template, the other YAML of deploy and the workflows (needs Go, Python)
 	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
 	cfn-lint deploy/cloudformation/*.yaml; \
-	yamllint --strict deploy/cloudformation deploy/eksctl deploy/manifests .github/workflows; \
+	yamllint --strict deploy/cloudformation deploy/eksctl deploy/manifests .github; \
 	go run github.com/rhysd/actionlint/cmd/actionlint@$$ACTIONLINT
 
 cloud-test: ## What stands in deploy against the controller's calls, eksctl's schema and a workstation (needs Go, Python)
