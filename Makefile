@@ -108,7 +108,7 @@ cloud-lint: ## The CloudFormation template, the other YAML of deploy and the wor
 cloud-test: ## What stands in deploy against the controller's calls, eksctl's schema and a workstation (needs Go, Python)
 	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
 	EKSCTL_MODULE=$$(go mod download -json github.com/weaveworks/eksctl@$$EKSCTL | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') \
-		python3 -m pytest --quiet -p no:cacheprovider deploy/tests
+		python3 -m pytest --quiet -p no:cacheprovider deploy/cloud-tests
 
 deploy-readme: build ## Run every command of deploy/README.md that needs no account, in order
 	tools/build.sh
