@@ -97,6 +97,23 @@ clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 report-test: build ## report.html and conformance.html against their JSON, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
+##@ Deploying
+.PHONY: cloud-lint cloud-test deploy-readme
+cloud-lint: ## The CloudFormation template, the other YAML of deploy and the workflows (needs Go, Python)
+	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
+	cfn-lint deploy/cloudformation/*.yaml; \
+	yamllint --strict deploy/cloudformation deploy/eksctl deploy/manifests .github; \
+	go run github.com/rhysd/actionlint/cmd/actionlint@$$ACTIONLINT
+
+cloud-test: ## What stands in deploy against the controller's calls, eksctl's schema and a workstation (needs Go, Python)
+	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
+	EKSCTL_MODULE=$$(go mod download -json github.com/weaveworks/eksctl@$$EKSCTL | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') \
+		python3 -m pytest --quiet -p no:cacheprovider deploy/cloud-tests
+
+deploy-readme: build ## Run every command of deploy/README.md that needs no account, in order
+	tools/build.sh
+	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PATH" python3 tools/guide.py deploy/README.md
+
 ##@ Continuous integration
 .PHONY: ci
 ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
