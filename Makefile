@@ -97,9 +97,14 @@ clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 report-test: build ## report.html and conformance.html against their JSON, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
+##@ Deploying
+.PHONY: chart-test
+chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
+	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests
+
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
+ci: lint demo twice test kubectl-test clients-test report-test guide chart-test contract apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help
