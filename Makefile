@@ -103,7 +103,7 @@ report-test: build ## report.html and conformance.html against their JSON, in a 
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
 ##@ Deploying
-.PHONY: cloud-lint cloud-test deploy-readme
+.PHONY: cloud-lint cloud-test chart-test deploy-readme
 cloud-lint: ## The CloudFormation template, the other YAML of deploy and the workflows (needs Go, Python)
 	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
 	cfn-lint deploy/cloudformation/*.yaml; \
@@ -119,9 +119,12 @@ deploy-readme: build ## Run every command of deploy/README.md that needs no acco
 	tools/build.sh
 	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PATH" python3 tools/guide.py deploy/README.md
 
+chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
+	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests
+
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
+ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test report-test guide contract chart-test apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

@@ -37,7 +37,13 @@ link_flags() {
         flags+=" -X $package.gitVersion=$2 -X $package.gitMajor=1 -X $package.gitMinor=$(cut -d. -f2 <<< "$2")"
         flags+=" -X $package.gitTreeState=clean"
       done ;;
-    helm) flags=" -X helm.sh/helm/v3/internal/version.version=$2" ;;
+    helm)
+      flags=" -X helm.sh/helm/v3/internal/version.version=$2"
+      # The Kubernetes that it renders for without a cluster, which else is one of years ago.
+      for package in chartutil lint/rules; do
+        flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMajor=1"
+        flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMinor=$(cut -d. -f2 <<< "$KUBERNETES")"
+      done ;;
     karpenter) flags=" -X sigs.k8s.io/karpenter/pkg/operator.Version=${2#v}" ;;
   esac
   echo "-s -w$flags"

@@ -72,8 +72,14 @@ def control_plane(tmp_path_factory):
 
 @pytest.fixture
 def cluster(control_plane):
-    """The cluster with this chart's definitions and no release, before and after."""
+    """The cluster without any release, before and after."""
     yield control_plane
     for release in control_plane.helm("list", "--short", "--all").stdout.split():
         control_plane.helm("uninstall", release)
+
+
+@pytest.fixture
+def definitions_restored(control_plane):
+    """For tests that change the definitions: the next finds this chart's again."""
+    yield
     control_plane.definitions(kit.CHART / "crds")

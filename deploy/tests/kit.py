@@ -51,6 +51,7 @@ def run(*command, text_in=None, kubeconfig=None):
     )
 
 
+@functools.cache
 def helm_template(*arguments, chart=CHART, release="karpenter", namespace=NAMESPACE, kubernetes=None):
     kubernetes = kubernetes or version("KUBERNETES")
     where = ["--namespace", namespace, "--kube-version", kubernetes]

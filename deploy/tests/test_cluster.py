@@ -132,7 +132,7 @@ def without_replicas(definition):
     spec["x-kubernetes-validations"] = [rule for rule in spec["x-kubernetes-validations"] if "replicas" not in rule["rule"]]
 
 
-def test_definitions_that_lack_a_field(cluster):
+def test_definitions_that_lack_a_field(cluster, definitions_restored):
     cluster.kubectl("replace", "--filename", "-", text_in=edited(POOLS, without_replicas))
     said = refused(cluster.helm("install", "karpenter", CHART, *CLUSTER_NAME))
     assert f"{POOLS} has no spec.replicas\n" in said
@@ -146,7 +146,7 @@ def test_definitions_that_lack_a_field(cluster):
     done(cluster.helm("upgrade", "karpenter", CHART, *CLUSTER_NAME))
 
 
-def test_definitions_of_a_version_before(cluster):
+def test_definitions_of_a_version_before(cluster, definitions_restored):
     def as_beta(definition):
         definition["spec"]["versions"][0]["name"] = "v1beta1"
 
@@ -158,7 +158,7 @@ def test_definitions_of_a_version_before(cluster):
     cluster.kubectl("delete", "crd", POOLS)
 
 
-def test_missing_definitions_are_installed_but_not_by_an_upgrade(cluster):
+def test_missing_definitions_are_installed_but_not_by_an_upgrade(cluster, definitions_restored):
     cluster.kubectl("delete", "crd", POOLS)
     done(cluster.helm("install", "karpenter", CHART, *CLUSTER_NAME))
     assert cluster.get("crd", POOLS)["metadata"]["name"] == POOLS
@@ -168,16 +168,31 @@ def test_missing_definitions_are_installed_but_not_by_an_upgrade(cluster):
     assert variables(cluster)[0]["spec"]["replicas"] == 2
 
 
+def test_helm_creates_missing_definitions_before_it_refuses(cluster, definitions_restored):
+    """Not ours to change, so the README says it: what a refused first installation may leave are definitions, nothing else."""
+    cluster.kubectl("delete", "crd", POOLS)
+    dry = cluster.helm("install", "karpenter", CHART, "--dry-run=server")
+    assert "settings.clusterName is not set" in refused(dry)
+    assert cluster.kubectl("get", "crd", POOLS, "--ignore-not-found") == ""
+    assert "settings.clusterName is not set" in refused(cluster.helm("install", "karpenter", CHART))
+    assert cluster.get("crd", POOLS)["metadata"]["name"] == POOLS
+    assert cluster.traces() == []
+
+
 # From Karpenter's own charts
 
 
-def test_from_karpenters_chart_and_back(cluster):
+def test_from_karpenters_chart_and_back(cluster, definitions_restored):
     cluster.definitions(upstream() / "pkg/apis/crds")
     values = ("--values", VALUES / "upstream.yaml")
     done(cluster.helm("install", "karpenter", upstream() / "charts/karpenter", *values))
-    theirs, _ = variables(cluster)
+    theirs, theirs_variables = variables(cluster)
     assert cluster.can("karpenter", "watch", "replicasets.apps")
 
+    # values/upstream.yaml goes around a value that theirs cannot express, so that a variable is there twice.
+    said = done(cluster.helm("upgrade", "karpenter", CHART, *values))
+    assert "WARNING: the Deployment had IGNORE_DRA_REQUESTS twice" in said
+    assert "IGNORE_DRA_REQUESTS" not in variables(cluster)[1]
     said = done(cluster.helm("upgrade", "karpenter", CHART, *values))
     assert "WARNING" not in said
     ours, ours_variables = variables(cluster)
@@ -188,24 +203,24 @@ def test_from_karpenters_chart_and_back(cluster):
     assert "KUBERNETES_MIN_VERSION" not in ours_variables
     assert not cluster.can("karpenter", "watch", "replicasets.apps")
 
-    done(cluster.helm("rollback", "karpenter"))
-    back, _ = variables(cluster)
+    done(cluster.helm("rollback", "karpenter", "1"))
+    back, back_variables = variables(cluster)
+    # Of the variable that was there twice, the merge brings back the one of their chart alone, as the README says.
+    assert back_variables == {**theirs_variables, "IGNORE_DRA_REQUESTS": "true"}
+    for each in (back, theirs):
+        del each["spec"]["template"]["spec"]["containers"][0]["env"]
     assert back["spec"]["template"] == theirs["spec"]["template"]
     assert cluster.can("karpenter", "watch", "replicasets.apps")
 
 
-def test_karpenters_image_is_warned_of(cluster):
+def test_karpenters_image_is_warned_of(cluster, definitions_restored):
     cluster.definitions(upstream() / "pkg/apis/crds")
     done(cluster.helm("install", "karpenter", upstream() / "charts/karpenter", *CLUSTER_NAME))
     assert "WARNING: this is Karpenter's own image" in done(cluster.helm("upgrade", "karpenter", CHART, "--reuse-values"))
     assert "WARNING" not in done(cluster.helm("upgrade", "karpenter", CHART, "--reset-then-reuse-values", *CLUSTER_NAME))
 
 
-def kind(cluster, name):
-    return cluster.get("crd", name, "--ignore-not-found") if cluster.kubectl("get", "crd", name, "--ignore-not-found") else None
-
-
-def test_adopting_definitions(cluster):
+def test_adopting_definitions(cluster, definitions_restored):
     install = ("upgrade", "--install", "karpenter-crd", CRD_CHART)
     assert "invalid ownership metadata" in refused(cluster.helm(*install))
     uid = cluster.get("crd", POOLS)["metadata"]["uid"]
@@ -220,7 +235,7 @@ def test_adopting_definitions(cluster):
     assert cluster.get("crd", POOLS)["metadata"]["uid"] == uid, "with the definition all its objects would have gone"
 
 
-def test_from_karpenters_definitions(cluster):
+def test_from_karpenters_definitions(cluster, definitions_restored):
     """By the README: the two definitions that ours has not stay, with their objects."""
     more = ["nodeoverlays.karpenter.sh", "capacitybuffers.autoscaling.x-k8s.io"]
     done(cluster.helm("upgrade", "--install", "karpenter-crd", upstream() / "charts/karpenter-crd", "--take-ownership"))

@@ -6,7 +6,7 @@ checked here, against files/known-values.txt, which a test holds equal to the sc
 {{- define "karpenter.checks" -}}
 {{- include "karpenter.checkNames" . }}
 {{- include "karpenter.checkSettings" . }}
-{{- if include "karpenter.isTrue" .Values.checkCustomResourceDefinitions }}
+{{- if ne (toString .Values.checkCustomResourceDefinitions) "false" }}
 {{- include "karpenter.checkDefinitions" . }}
 {{- end }}
 {{- end }}

@@ -76,3 +76,22 @@
 {{- end }}
 {{- toYaml (concat $environment (default list .Values.controller.env)) }}
 {{- end }}
+
+{{/*
+Variables that an upgrade loses, as a JSON list: helm merges lists by name, and takes what was there twice and is there once
+for removed. Karpenter's chart sets some variables beside those of controller.env.
+*/}}
+{{- define "karpenter.lostVariables" -}}
+{{- $seen := list }}
+{{- $twice := list }}
+{{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "karpenter.fullname" .) }}
+{{- range dig "spec" "template" "spec" "containers" list (default dict $deployment) }}
+{{- if eq .name $.Values.controller.containerName }}
+{{- range .env }}
+{{- if has .name $seen }}{{ $twice = append $twice .name }}{{ end }}
+{{- $seen = append $seen .name }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toJson (uniq $twice) }}
+{{- end }}
