@@ -116,7 +116,7 @@ deploy-readme: build ## Run every command of deploy/README.md that needs no acco
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
+ci: cloud-lint cloud-test lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help
