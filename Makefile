@@ -74,6 +74,11 @@ apiserver: build ## The @essential scenarios with our controller on a genuine co
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
+.PHONY: kind-image
+kind-image: ## A kind node image where no image registry is reachable, and the Docker Engine for it (root, Debian; tools/kind/README.md)
+	tools/kind/engine.sh
+	tools/kind/image.sh
+
 .PHONY: contract
 contract: build ## fake-kube beside a genuine control plane: request sequences, definitions, both schedulers
 	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager karpenter

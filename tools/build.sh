@@ -2,7 +2,7 @@
 # Builds the genuine programs that Trysquare is compared with from their published Go modules, each once, into a cache
 # outside the checkout, and prints where each one is.
 #
-#   tools/build.sh                      all of them
+#   tools/build.sh                      all of them, but those that only a node image holds
 #   tools/build.sh kubectl helm         these
 #   tools/build.sh --tidy               make the go.mod files follow tools/versions
 set -euo pipefail
@@ -10,18 +10,21 @@ cd "$(dirname "$0")"
 . ./versions
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trysquare/tools
-programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl etcd helm karpenter)
+programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl etcd helm karpenter kind)
+# Built where tools/kind/image.sh asks for them: with a published node image nobody needs them.
+node_programs=(kubeadm kubelet kube-proxy)
 
 # of PROGRAM: the folder of its module, the package that is built and its version.
 of() {
   case $1 in
-    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
+    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubeadm | kubelet | kube-proxy)
       echo "kubernetes k8s.io/kubernetes/cmd/$1 $KUBERNETES k8s.io/kubernetes" ;;
     etcd) echo "etcd go.etcd.io/etcd/server/v3 $ETCD go.etcd.io/etcd/server/v3" ;;
     helm) echo "helm helm.sh/helm/v3/cmd/helm $HELM helm.sh/helm/v3" ;;
     karpenter)
       echo "karpenter github.com/aws/karpenter-provider-aws/cmd/controller $KARPENTER github.com/aws/karpenter-provider-aws" ;;
-    *) echo "tools: there is no program $1; there are: ${programs[*]}" >&2; return 2 ;;
+    kind) echo "kind sigs.k8s.io/kind $KIND sigs.k8s.io/kind" ;;
+    *) echo "tools: there is no program $1; there are: ${programs[*]} ${node_programs[*]}" >&2; return 2 ;;
   esac
 }
 
@@ -70,7 +73,7 @@ build() {
 
 tidy() {
   local program folder package version module
-  for program in kubectl etcd helm karpenter; do
+  for program in kubectl etcd helm karpenter kind; do
     read -r folder package version module <<< "$(of "$program")"
     echo "tools: $folder $version" >&2
     (

@@ -146,6 +146,13 @@ impl Invariants {
         }
     }
 
+    /// The controller was refused something that it has to be allowed.
+    pub fn refused(&self, caller: &str, answer: &str) {
+        self.state()
+            .broken
+            .push(format!("everything that the controller asks for is allowed to it: {caller} was answered: {answer}"));
+    }
+
     /// The rule that was broken first, if any.
     pub fn broken(&self) -> Option<String> {
         self.state().broken.first().cloned()

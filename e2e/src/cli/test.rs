@@ -1,15 +1,19 @@
 //! `trysquare test`: runs scenarios and reports.
 
 use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print, print_json, tell};
+use crate::account::CLUSTER;
 use crate::backend::{BackendName, Program, definitions_of};
 use crate::control_plane::Programs;
 use crate::features::{self, Scenario, Selection};
+use crate::place::{ControlPlanes, Places};
+use crate::release::{self, CHART, Release};
 use crate::report;
-use crate::runner::{self, ControlPlanes, Progress};
+use crate::runner::{self, Progress};
 use crate::scenario::On;
 use crate::steps::Vocabulary;
 use crate::temporary::TemporaryFolder;
 use crate::tied;
+use crate::tools::Tool;
 use crate::under_test::UnderTest;
 use crate::verdict::{ScenarioResult, Verdict};
 use anyhow::anyhow;
@@ -85,7 +89,7 @@ pub(super) struct Choice {
 impl Choice {
     /// What the scenarios run on.
     pub(super) fn on(&self, backend: BackendName, controller: UnderTest) -> On {
-        On { backend, controller, environment: self.controller_env.iter().cloned().collect() }
+        On { environment: self.controller_env.iter().cloned().collect(), ..On::with(backend, controller) }
     }
 
     /// How they are run, once each; with the report's folder, what is kept there. Fails where the backend cannot start.
@@ -98,7 +102,7 @@ impl Choice {
         let is_virtual = on.is_virtual();
         Ok(runner::Options {
             program: tied::this_program()?,
-            control_planes: control_planes(&on, temporary)?,
+            places: places(&on, temporary)?,
             on,
             long: self.long,
             logs: report.map(report::logs),
@@ -211,8 +215,8 @@ fn usual_jobs(is_virtual: bool) -> usize {
     if is_virtual { cores } else { 3 * cores }
 }
 
-/// What control planes are made of, where the backend has them. All programs that will be needed are looked for now.
-fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<Option<ControlPlanes>> {
+/// What places are made of, where the backend has some. All programs that will be needed are looked for now.
+fn places(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<Option<Places>> {
     match on.backend {
         BackendName::Embedded if on.is_virtual() => return Ok(None),
         BackendName::Embedded | BackendName::Apiserver => {}
@@ -226,7 +230,10 @@ fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<O
     Program::of(&on.controller)?;
     let (BackendName::Apiserver, Some(folder)) = (on.backend, folder) else { return Ok(None) };
     let definitions = definitions_of(&on.controller)?;
-    Ok(Some(ControlPlanes { programs: Programs::find()?, definitions, folder: folder.path().to_owned() }))
+    let programs = Programs::find()?;
+    let release = Release::render(&Tool::Helm.find()?, Path::new(CHART), &release::values(CLUSTER))?;
+    let folder = folder.path().to_owned();
+    Ok(Some(Places::ControlPlanes(ControlPlanes { programs, definitions, release, folder })))
 }
 
 /// A bar on a terminal, a line per scenario elsewhere.
