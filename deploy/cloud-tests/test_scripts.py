@@ -35,7 +35,7 @@ def workstation(tmp_path):
         program = tmp_path / tool
         program.write_text("#!/bin/sh\necho 123456789012\n")
         program.chmod(0o755)
-    for program in ["bash", "env", "sh", "sed", "head", "tr", "awk", "cat", "grep", "wc"]:
+    for program in ["bash", "env", "sh", "sed", "head", "tr", "awk", "cat", "dirname", "grep", "wc"]:
         found = next(folder for folder in ("/usr/bin", "/bin") if os.path.exists(f"{folder}/{program}"))
         (tmp_path / program).symlink_to(f"{found}/{program}")
     return tmp_path
