@@ -115,9 +115,10 @@ cloud-test: ## What stands in deploy against the controller's calls, eksctl's sc
 	EKSCTL_MODULE=$$(go mod download -json github.com/weaveworks/eksctl@$$EKSCTL | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') \
 		python3 -m pytest --quiet -p no:cacheprovider deploy/cloud-tests
 
-deploy-readme: build ## Run every command of deploy/README.md that needs no account, in order
-	tools/build.sh
-	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PATH" python3 tools/guide.py deploy/README.md
+deploy-readme: build ## Run every command of deploy/README.md that needs no account, in order (needs Go, Python)
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager
+	mkdir -p target/bin && ln -sf "$$(tools/build.sh helm)" target/bin/helm
+	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PWD/target/bin:$$PATH" python3 tools/guide.py deploy/README.md
 
 chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
 	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests

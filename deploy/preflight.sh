@@ -3,24 +3,30 @@
 # versions are fixed and belong together, and that the credentials are those of the account. It names everything that is
 # missing at once, and changes nothing.
 #
-#   deploy/preflight.sh [--without TOOL]…     --without eksctl: the cluster exists already
+#   deploy/preflight.sh [--without TOOL]… [--cluster]
+#
+#   --without eksctl     the cluster exists already
+#   --cluster            look at stack and cluster too, before the chart is installed
 #
 # Exit codes: 0 all is there (there may be warnings), 1 something is missing or wrong, 2 wrong usage.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "preflight: $1; usage: deploy/preflight.sh [--without aws|kubectl|eksctl|helm]…" >&2
+  echo "preflight: $1; usage: deploy/preflight.sh [--without aws|kubectl|eksctl|helm]… [--cluster]" >&2
   exit 2
 }
 
-without=" "
+without=" " cluster=false
 while [[ $# -gt 0 ]]; do
   case $1 in
     --without)
       [[ ${2:-} =~ ^(aws|kubectl|eksctl|helm)$ ]] || usage "--without names one of the tools, not ${2:-nothing}"
       without+="$2 "
       shift 2 ;;
+    --cluster)
+      cluster=true
+      shift ;;
     *) usage "there is no option $1" ;;
   esac
 done
@@ -95,6 +101,56 @@ if [[ $without != *" aws "* && -n ${AWS_ACCOUNT_ID:-} ]] && command -v aws > /de
     problem "the credentials are those of account $account, and AWS_ACCOUNT_ID is $AWS_ACCOUNT_ID"
   else
     good "the credentials are those of account $account"
+  fi
+fi
+
+# discovered WHAT DESCRIBE QUERY: whether something in the account carries the discovery tag.
+discovered() {
+  local found
+  if ! found=$(aws ec2 "$2" --filters "Name=tag:karpenter.sh/discovery,Values=$CLUSTER_NAME" --query "$3" --output text 2>&1); then
+    problem "$1: aws ec2 $2 says: $(tr '\n' ' ' <<< "$found")"
+  elif [[ -z $found || $found == None ]]; then
+    problem "$1 with the tag karpenter.sh/discovery=$CLUSTER_NAME, without which nothing is launched"
+  else
+    good "$(wc -w <<< "$found" | tr -d ' ') $1 with the discovery tag"
+  fi
+}
+
+# Whether the nodes' role is let in, by an access entry or by aws-auth.
+admitted() {
+  local role="arn:aws[a-z-]*:iam::$AWS_ACCOUNT_ID:role/KarpenterNodeRole-$CLUSTER_NAME"
+  aws eks list-access-entries --cluster-name "$CLUSTER_NAME" --query accessEntries --output text 2> /dev/null |
+    tr '\t' '\n' | grep -q "^$role\$" ||
+    kubectl --namespace kube-system get configmap aws-auth --output yaml 2> /dev/null | grep -q "$role\( \|\$\)"
+}
+
+look_at_the_cluster() {
+  local homes
+  discovered "subnets" describe-subnets 'Subnets[].SubnetId'
+  discovered "security groups" describe-security-groups 'SecurityGroups[].GroupId'
+  if admitted; then
+    good "KarpenterNodeRole-$CLUSTER_NAME is admitted to the cluster"
+  else
+    problem "an access entry or aws-auth for KarpenterNodeRole-$CLUSTER_NAME, without which machines start and never join"
+  fi
+  if ! aws iam get-role --role-name AWSServiceRoleForEC2Spot > /dev/null 2>&1; then
+    warning "the account has no service-linked role for spot, without which there are no spot machines"
+  fi
+  # The two replicas share no node, and none that the controller manages.
+  if ! homes=$(kubectl get nodes --selector '!karpenter.sh/nodepool' --field-selector spec.unschedulable=false --output name 2>&1); then
+    problem "the cluster: kubectl get nodes says: $(tr '\n' ' ' <<< "$homes")"
+  elif [[ $(grep -c . <<< "$homes") -lt 2 ]]; then
+    warning "$(grep -c . <<< "$homes") schedulable nodes that the controller does not manage, and its two replicas need two"
+  else
+    good "$(grep -c . <<< "$homes") nodes that the controller does not manage"
+  fi
+}
+
+if [[ $cluster == true ]]; then
+  if [[ $wrong -gt 0 ]]; then
+    echo "skipped  the cluster, until the above is put right"
+  else
+    look_at_the_cluster
   fi
 fi
 

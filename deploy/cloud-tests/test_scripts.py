@@ -1,4 +1,8 @@
-"""deploy/preflight.sh and deploy/render.sh as somebody who sets up a cluster meets them."""
+"""deploy/preflight.sh and deploy/render.sh as somebody who sets up a cluster meets them.
+
+Rows of the catalogue: deployment.tools-present, deployment.version-variable-unset, deployment.version-pinned,
+deployment.small-node-group-kept, and of deployment.discovery-tags-on-all-node-group-subnets that a missing tag is named.
+"""
 
 import os
 import pathlib
@@ -31,7 +35,7 @@ def workstation(tmp_path):
         program = tmp_path / tool
         program.write_text("#!/bin/sh\necho 123456789012\n")
         program.chmod(0o755)
-    for program in ["bash", "env", "sh", "sed", "head", "tr", "awk", "cat"]:
+    for program in ["bash", "env", "sh", "sed", "head", "tr", "awk", "cat", "dirname", "grep", "wc"]:
         found = next(folder for folder in ("/usr/bin", "/bin") if os.path.exists(f"{folder}/{program}"))
         (tmp_path / program).symlink_to(f"{found}/{program}")
     return tmp_path
@@ -115,6 +119,79 @@ def test_credentials_that_are_refused_are_told_in_aws_words(workstation):
     (workstation / "aws").write_text("#!/bin/sh\necho 'Unable to locate credentials.' >&2; exit 253\n")
     result = preflight(workstation)
     assert result.returncode == 1 and "Unable to locate credentials." in missing(result)[0]
+
+
+AWS = """#!/bin/sh
+case "$1 $2" in
+  "ec2 describe-subnets") echo "{subnets}" ;;
+  "ec2 describe-security-groups") echo "{groups}" ;;
+  "eks list-access-entries") printf '{entries}' ;;
+  "iam get-role") exit {spot} ;;
+  *) echo 123456789012 ;;
+esac
+"""
+KUBECTL = """#!/bin/sh
+case "$*" in
+  *configmap*) printf '{aws_auth}' ;;
+  *) printf '{nodes}' ;;
+esac
+"""
+ROLE = "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
+PREPARED = {
+    "subnets": "subnet-1 subnet-2", "groups": "sg-1", "entries": rf"arn:aws:iam::1:user/me\t{ROLE}\n", "spot": 0,
+    "aws_auth": "", "nodes": r"node/a\nnode/b\n",
+}
+
+
+def cluster(workstation, **different):
+    facts = PREPARED | different
+    (workstation / "aws").write_text(AWS.format(**facts))
+    (workstation / "kubectl").write_text(KUBECTL.format(**facts))
+    return preflight(workstation, "--cluster")
+
+
+def test_a_cluster_that_is_prepared_passes(workstation):
+    result = cluster(workstation)
+    assert result.returncode == 0, result.stdout
+    assert "ok       2 subnets with the discovery tag" in result.stdout and "warning" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("different", "problem"),
+    [
+        ({"subnets": ""}, "subnets with the tag karpenter.sh/discovery=demo"),
+        ({"groups": "None"}, "security groups with the tag karpenter.sh/discovery=demo"),
+        ({"entries": "", "aws_auth": ""}, "an access entry or aws-auth for KarpenterNodeRole-demo"),
+        ({"entries": rf"{ROLE}-other\n"}, "an access entry or aws-auth for KarpenterNodeRole-demo"),
+    ],
+)
+def test_what_the_cluster_lacks_is_named(workstation, different, problem):
+    result = cluster(workstation, **different)
+    assert result.returncode == 1
+    assert [found[: len(problem)] for found in missing(result)] == [problem]
+
+
+def test_the_older_way_to_admit_nodes_is_seen(workstation):
+    assert cluster(workstation, entries="", aws_auth=rf"  - rolearn: {ROLE}\n").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("different", "warning"),
+    [
+        ({"nodes": r"node/a\n"}, "1 schedulable nodes that the controller does not manage, and its two replicas need two"),
+        ({"nodes": ""}, "0 schedulable nodes"),
+        ({"spot": 254}, "the account has no service-linked role for spot"),
+    ],
+)
+def test_what_will_make_trouble_later_is_warned_of(workstation, different, warning):
+    result = cluster(workstation, **different)
+    assert result.returncode == 0
+    assert f"warning  {warning}" in result.stdout
+
+
+def test_the_cluster_is_not_asked_while_something_else_is_missing(workstation):
+    result = preflight(workstation, "--cluster", CLUSTER_NAME=None)
+    assert result.returncode == 1 and "skipped  the cluster" in result.stdout
 
 
 def test_an_unknown_option_is_wrong_usage(workstation):
