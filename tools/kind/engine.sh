@@ -51,8 +51,7 @@ start() {
 
 # wait_until COMMAND...: half a minute, which an engine that starts never needs.
 wait_until() {
-  local tries
-  for tries in {1..150}; do
+  for _ in {1..150}; do
     ! "$@" || return 0
     sleep 0.2
   done
