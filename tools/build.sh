@@ -96,6 +96,8 @@ tidy() {
       go mod tidy
     )
   done
+  # The node image's CoreDNS is a main package of its own: it names the plugins that are compiled in.
+  (cd kind/coredns && go mod edit -require "github.com/coredns/coredns@$COREDNS" && go mod tidy)
 }
 
 mkdir -p "$cache"

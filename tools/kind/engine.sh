@@ -8,6 +8,7 @@ cd "$(dirname "$0")"
 
 kind=${XDG_CACHE_HOME:-$HOME/.cache}/trysquare/kind
 log=$kind/dockerd.log
+capfit=/usr/local/bin/capfit
 
 main() {
   [[ $EUID == 0 ]] || refuse "starting a Docker Engine takes root; run it as root"
@@ -42,16 +43,15 @@ install_packages() {
 
 answers() { docker info > /dev/null 2>&1; }
 
-# start ARGUMENT...: the engine outlives this script.
+# The engine outlives this script.
 start() {
   say "starting dockerd; its log is $log"
-  setsid dockerd "$@" > "$log" 2>&1 < /dev/null 9>&- &
+  setsid dockerd > "$log" 2>&1 < /dev/null 9>&- &
 }
 
 # wait_until COMMAND...: half a minute, which an engine that starts never needs.
 wait_until() {
-  local tries
-  for tries in {1..150}; do
+  for _ in {1..150}; do
     ! "$@" || return 0
     sleep 0.2
   done
@@ -69,33 +69,27 @@ holds_every_capability() {
   [[ $held == $(((1 << (last + 1)) - 1)) ]]
 }
 
-runtime() { docker info --format '{{.DefaultRuntime}}' 2> /dev/null || true; }
+runtime_is() { [[ $(docker info --format '{{.DefaultRuntime}}' 2> /dev/null) == "$1" ]]; }
 
-runtime_is() { [[ $(runtime) == "$1" ]]; }
-
-# An engine that runs without capfit gets it into its settings and reads them again: no container is stopped by that.
+# The runtime belongs to the machine, as the settings that name it do: neither goes when the cache is deleted. An engine that
+# runs already reads them again, which stops no container.
 use_capfit() {
-  local capfit=$kind/capfit settings=/etc/docker/daemon.json
-  case $(runtime) in
-    capfit) return ;;
-    '')
-      build_capfit "$capfit"
-      start --add-runtime "capfit=$capfit" --default-runtime capfit ;;
-    *)
-      build_capfit "$capfit"
-      say "root lacks capabilities here; making capfit the engine's runtime, in $settings"
-      [[ -s $settings ]] || echo '{}' > "$settings"
-      jq --arg path "$capfit" '.runtimes.capfit.path = $path | ."default-runtime" = "capfit"' "$settings" > "$settings.new"
-      mv "$settings.new" "$settings"
-      kill -HUP "$(< /var/run/docker.pid)" ;;
-  esac
+  local settings=/etc/docker/daemon.json
+  ! runtime_is capfit || return 0
+  say "root lacks capabilities here; making capfit the engine's runtime, in $settings"
+  build_capfit
+  mkdir -p "$(dirname "$settings")"
+  [[ -s $settings ]] || echo '{}' > "$settings"
+  jq --arg path "$capfit" '.runtimes.capfit.path = $path | ."default-runtime" = "capfit"' "$settings" > "$settings.new"
+  mv "$settings.new" "$settings"
+  if answers; then kill -HUP "$(< /var/run/docker.pid)"; else start; fi
   wait_until runtime_is capfit
 }
 
 build_capfit() {
-  command -v go > /dev/null || refuse "root lacks capabilities here; capfit makes up for it and is built with Go, which is missing"
-  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$1.new" ./capfit
-  mv "$1.new" "$1"
+  command -v go > /dev/null || refuse "capfit is built with Go, which is missing"
+  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$capfit.new" ./capfit
+  mv "$capfit.new" "$capfit"
 }
 
 # --- the way out ----------------------------------------------------------------------------------------------------

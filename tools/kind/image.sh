@@ -49,18 +49,14 @@ say() { echo "kind image: $*" >&2; }
 refuse() { say "$*"; exit 2; }
 
 check_machine() {
-  local debian tool
+  local debian
   [[ $EUID == 0 ]] || refuse "it lays out a Debian system, which takes root; run it as root"
   debian=$(. /etc/os-release 2> /dev/null && echo "${VERSION_CODENAME:-unknown}") || debian=unknown
   [[ $debian == "$DEBIAN" ]] ||
     refuse "the node is made from this machine's own package sources, which must be Debian $DEBIAN and are $debian"
-  for tool in go docker; do
-    command -v "$tool" > /dev/null || refuse "$tool is missing; install it ($(hint "$tool"))"
-  done
-  docker info > /dev/null 2>&1 || refuse "no Docker Engine answers; tools/kind/engine.sh starts one"
+  command -v go > /dev/null || refuse "go is missing, with which the node's programs are built; install it (go.dev/dl)"
+  docker info > /dev/null 2>&1 || refuse "no Docker Engine answers; tools/kind/engine.sh installs and starts one"
 }
-
-hint() { case $1 in go) echo "Debian's golang, or go.dev" ;; docker) echo "tools/kind/engine.sh does" ;; esac; }
 
 finish() {
   local code=$?
@@ -85,7 +81,7 @@ once() {
   made=$work/made
   rm -rf "$made"; mkdir "$made"
   say "making $1"
-  step "$@"
+  step "$@" 2> >(grep --invert-match '^go: downloading ' >&2)
   mv "$made" "$folder"
 }
 
