@@ -2,7 +2,7 @@
 //! instances, and what a controller is told about it. The API server beside it may be any.
 
 use crate::cloud::FakeCloud;
-use crate::kubelet::{self, Kubelets};
+use crate::kubelet::{self, Kubelets, Runtime};
 use crate::recorder::Recorder;
 use controller_clock::Clock;
 use fake_ec2::{Bootstrap, FakeEc2};
@@ -69,6 +69,24 @@ pub struct Account {
 impl Account {
     /// The account with its stage.
     pub fn new(options: Options) -> Self {
+        Self::set_up(options, Bootstrap::named(CLUSTER))
+    }
+
+    /// The account as `eksctl create cluster` leaves it: network, cluster, and the identity provider of its issuer. Nothing of
+    /// it is for a node autoscaler.
+    pub fn with_cluster_alone(options: Options, oidc_issuer: &str) -> Self {
+        let bootstrap = Bootstrap {
+            queue: None,
+            prerequisites: false,
+            oidc_issuer: oidc_issuer.to_owned(),
+            ..Bootstrap::named(CLUSTER)
+        };
+        let account = Self::set_up(options, bootstrap);
+        account.cloud.remove_discovery_tags();
+        account
+    }
+
+    fn set_up(options: Options, mut bootstrap: Bootstrap) -> Self {
         let config = fake_ec2::Config {
             region: options.region.clone(),
             seed: options.seed,
@@ -77,7 +95,6 @@ impl Account {
             ..Default::default()
         };
         let ec2 = FakeEc2::new(config, options.clock.clone());
-        let mut bootstrap = Bootstrap::named(CLUSTER);
         if let Some((endpoint, certificate_authority)) = options.served.clone() {
             bootstrap.endpoint = endpoint;
             bootstrap.certificate_authority = certificate_authority;
@@ -103,6 +120,16 @@ impl Account {
         client: kube::Client,
         recorder: Recorder,
     ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        self.kubelets_with(client, recorder, None)
+    }
+
+    /// The same, where some pods run.
+    pub fn kubelets_with(
+        &self,
+        client: kube::Client,
+        recorder: Recorder,
+        runtime: Option<Rc<dyn Runtime>>,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
         let cluster = kubelet::Cluster {
             name: CLUSTER.into(),
             endpoint: self.bootstrap.endpoint.clone(),
@@ -110,7 +137,8 @@ impl Account {
             version: KUBERNETES_VERSION.into(),
         };
         let Options { clock, seed, pace, .. } = self.options.clone();
-        Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder).run()
+        let kubelets = Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder);
+        kubelets.with_runtime(runtime).run()
     }
 
     /// Whether the instance behind a provider id exists.

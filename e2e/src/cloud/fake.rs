@@ -27,6 +27,14 @@ impl FakeCloud {
         Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, seen_revision: Cell::new(0) }
     }
 
+    /// Takes away the tags by which a controller finds subnets and security groups.
+    pub(crate) fn remove_discovery_tags(&self) {
+        for resource in self.stage.subnet_ids.iter().chain([&self.stage.security_group_id]) {
+            // It was just made; one that is gone has no tag either.
+            let _ = self.ec2.cloud().remove_tag(resource, "karpenter.sh/discovery");
+        }
+    }
+
     /// The role of a node group's instances, which EKS admits to the cluster. The group's instance profile has its name.
     async fn node_group_role(&self, group: &str) -> anyhow::Result<String> {
         let role = format!("{}-{group}-NodeInstanceRole", self.cluster);
@@ -77,7 +85,7 @@ impl FakeCloud {
     }
 
     /// Launches one on-demand m5.large with these parameters more.
-    async fn run_instance(&self, more: &[(&str, String)]) -> anyhow::Result<String> {
+    async fn run_instance(&self, subnet: &str, more: &[(&str, String)]) -> anyhow::Result<String> {
         let images = self.ec2.cloud().images();
         let image = images.into_iter().find(|image| image.architecture == "x86_64").context("there is no image")?;
         let mut form = vec![
@@ -87,12 +95,17 @@ impl FakeCloud {
             ("MaxCount", "1".into()),
             ("InstanceType", "m5.large".into()),
             ("ImageId", image.id),
-            ("SubnetId", self.stage.subnet_ids.first().context("there is no subnet")?.clone()),
+            ("SubnetId", subnet.to_owned()),
         ];
         form.extend_from_slice(more);
         let answer = self.ask(&form).await?;
         let id = answer.split("<instanceId>").nth(1).and_then(|rest| rest.split('<').next());
         Ok(id.context("the answer names no instance")?.to_owned())
+    }
+
+    fn subnet(&self, number: usize) -> anyhow::Result<&str> {
+        let subnets = &self.stage.subnet_ids;
+        subnets.get(number % subnets.len().max(1)).map(String::as_str).context("there is no subnet")
     }
 
     /// Puts a form request as an administrator's SDK would, and answers the body.
@@ -208,13 +221,18 @@ impl Cloud for FakeCloud {
             form.push((format!("TagSpecification.1.Tag.{}.Value", index + 1), value.clone()));
         }
         let form: Vec<(&str, String)> = form.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        self.run_instance(&form).await
+        self.run_instance(self.subnet(0)?, &form).await
     }
 
     async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String> {
         let profile = self.node_group_role(group).await?;
         let user_data = self.node_group_user_data(group)?;
-        let instance = self.run_instance(&[("IamInstanceProfile.Name", profile), ("UserData", user_data)]).await?;
+        // Auto Scaling spreads a group over its zones.
+        let mut instances = self.ec2.cloud().instances();
+        instances.retain(|instance| instance.tags.get("eks:nodegroup-name").is_some_and(|name| name == group));
+        let subnet = self.subnet(instances.len())?;
+        let more = [("IamInstanceProfile.Name", profile), ("UserData", user_data)];
+        let instance = self.run_instance(subnet, &more).await?;
         let cluster = self.cluster.as_str();
         let owned = format!("kubernetes.io/cluster/{cluster}");
         let scaling_group = format!("eks-{group}");

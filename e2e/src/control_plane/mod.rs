@@ -41,6 +41,9 @@ const ATTEMPTS: u32 = 3;
 /// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// The issuer of ServiceAccounts' tokens.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+
 /// The range that EKS takes for Services where the VPC is elsewhere.
 const SERVICE_RANGE: &str = "10.100.0.0/16";
 
@@ -158,6 +161,8 @@ pub(crate) fn kubeconfig(server: &str, certificate_authority_pem: &str, user: &s
 /// Which definitions are installed in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Definitions {
+    /// None: somebody installs them.
+    Nothing,
     /// This project's.
     Ours,
     /// The YAML files of a folder: upstream's.
@@ -167,7 +172,11 @@ pub enum Definitions {
 impl Definitions {
     /// The definitions.
     pub fn read(&self) -> anyhow::Result<Vec<CustomResourceDefinition>> {
-        let Self::Folder(folder) = self else { return Ok(controller_api::crds()) };
+        let folder = match self {
+            Self::Nothing => return Ok(Vec::new()),
+            Self::Ours => return Ok(controller_api::crds()),
+            Self::Folder(folder) => folder,
+        };
         let about = || format!("reading the CRDs in {}", folder.display());
         let entries = std::fs::read_dir(folder).with_context(about)?;
         let mut paths =
@@ -454,7 +463,7 @@ fn apiserver_arguments(folder: &Path, etcd_port: u16, port: u16) -> Vec<String> 
         format!("--cert-dir={}", folder.display()),
         format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=Node,RBAC".into(),
-        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--service-account-issuer={ISSUER}"),
         // The public half of the same key.
         format!("--service-account-key-file={}", file("apiserver.crt")),
         format!("--service-account-signing-key-file={}", file("apiserver.key")),

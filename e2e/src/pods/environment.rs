@@ -14,7 +14,8 @@ pub(super) fn of(pod: &Pod, container: &Container, node: Option<&Node>) -> anyho
     ensure!(container.env_from.as_ref().is_none_or(Vec::is_empty), "envFrom is not played; write the variables to env");
     let mut variables = BTreeMap::new();
     for variable in container.env.iter().flatten() {
-        let value = value(pod, container, node, variable, &variables).with_context(|| format!("env {:?}", variable.name))?;
+        let value =
+            value(pod, container, node, variable, &variables).with_context(|| format!("env {:?}", variable.name))?;
         variables.insert(variable.name.clone(), value);
     }
     Ok(variables)

@@ -68,7 +68,11 @@ impl Identity {
     fn annotated(annotations: &BTreeMap<String, String>) -> Self {
         let Some(role_arn) = annotations.get(ROLE).cloned() else { return Self::Nobody };
         let audience = annotations.get(AUDIENCE).cloned().unwrap_or_else(|| "sts.amazonaws.com".into());
-        Self::Annotation { role_arn, audience, regional: annotations.get(REGIONAL).is_none_or(|value| value != "false") }
+        Self::Annotation {
+            role_arn,
+            audience,
+            regional: annotations.get(REGIONAL).is_none_or(|value| value != "false"),
+        }
     }
 
     /// The audience of its token for AWS.
@@ -110,13 +114,19 @@ impl Identity {
             Self::Anyone => "AWS allows it everything".into(),
             Self::Nobody => "no pod identity association and no annotation gives its ServiceAccount a role".into(),
             Self::Association => "its role is that of a pod identity association".into(),
-            Self::Annotation { role_arn, .. } => format!("its role is {role_arn}, by the annotation of its ServiceAccount"),
+            Self::Annotation { role_arn, .. } => {
+                format!("its role is {role_arn}, by the annotation of its ServiceAccount")
+            }
         }
     }
 }
 
 /// The association of a ServiceAccount.
-pub(super) fn association(surroundings: &Surroundings, namespace: &str, account: &str) -> Option<PodIdentityAssociation> {
+pub(super) fn association(
+    surroundings: &Surroundings,
+    namespace: &str,
+    account: &str,
+) -> Option<PodIdentityAssociation> {
     let cluster = surroundings.ec2.cloud().cluster(&surroundings.cluster)?;
     let mut all = cluster.pod_identity_associations.into_values();
     all.find(|association| association.namespace == namespace && association.service_account == account)
@@ -169,7 +179,8 @@ impl Secrets {
             // Out of a pod's reach, as the hop limit of EKS's nodes is 1.
             ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
         ]);
-        let mut environment: BTreeMap<_, _> = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut environment: BTreeMap<_, _> =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         environment.insert("KUBECONFIG".into(), self.path("kubeconfig").display().to_string());
         Ok(environment)
     }

@@ -29,7 +29,12 @@ struct Asked {
 impl Probing {
     /// A probe of a container that starts now; `at_first` is believed until it is known. The container's ports are in truth
     /// others. A probe other than over HTTP is not played.
-    pub(super) fn new(probe: Option<&Probe>, container: &Container, ports: &BTreeMap<u16, u16>, at_first: bool) -> Self {
+    pub(super) fn new(
+        probe: Option<&Probe>,
+        container: &Container,
+        ports: &BTreeMap<u16, u16>,
+        at_first: bool,
+    ) -> Self {
         let seconds = |value: Option<i32>, usual: u64| Duration::from_secs(positive(value).map_or(usual, u64::from));
         let asked = probe.and_then(|probe| {
             let get = probe.http_get.as_ref()?;
@@ -115,7 +120,8 @@ mod tests {
 
     fn container() -> (Container, BTreeMap<u16, u16>) {
         let probe = json!({"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 2});
-        let value = json!({"name": "controller", "ports": [{"name": "http", "containerPort": 8081}], "livenessProbe": probe});
+        let value =
+            json!({"name": "controller", "ports": [{"name": "http", "containerPort": 8081}], "livenessProbe": probe});
         (serde_json::from_value(value).unwrap(), BTreeMap::new())
     }
 

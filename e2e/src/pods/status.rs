@@ -44,8 +44,12 @@ pub(super) fn has_ended(pod: &Pod) -> bool {
 
 /// The patch of the pod's status.
 pub(super) fn patch(pod: &Pod, name: &str, report: &Report, is_restarted: bool) -> Value {
-    let statuses: Vec<Value> =
-        pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container_status(container, name, report)).collect();
+    let statuses: Vec<Value> = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .map(|container| container_status(container, name, report))
+        .collect();
     let phase = match &report.state {
         State::Ended(ended) if !is_restarted => match ended.exit_code {
             0 => "Succeeded",
@@ -150,7 +154,9 @@ mod tests {
     #[test]
     fn a_new_pod_is_pending_and_one_that_is_not_restarted_ends() {
         let creating = State::Waiting { reason: "ContainerCreating", message: String::new() };
-        let phase = |state, restarted| patch(&pod(), "controller", &report(state, None, 0), restarted)["status"]["phase"].clone();
+        let phase = |state, restarted| {
+            patch(&pod(), "controller", &report(state, None, 0), restarted)["status"]["phase"].clone()
+        };
         assert_eq!(phase(creating, true), "Pending");
         assert_eq!(phase(State::Ended(crashed()), true), "Running");
         assert_eq!(phase(State::Ended(crashed()), false), "Failed");
