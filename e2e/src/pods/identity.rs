@@ -215,6 +215,7 @@ async fn token(kube: &kube::Client, pod: &Pod, audience: Option<&str>, seconds: 
             name: Some(pod.name_any()),
             uid: pod.uid(),
         }),
+        ..TokenRequestSpec::default()
     };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
