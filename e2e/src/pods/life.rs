@@ -31,7 +31,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
 /// After a run this long, a crash is the first one again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// How much of a log becomes the termination message (a kubelet's `FallbackToLogsOnError` takes 80 lines and 2048 bytes).
-const MESSAGE_LINES: usize = 3;
+const MESSAGE_LINES: usize = 80;
 const MESSAGE_BYTES: usize = 2048;
 
 /// A pod on its node.
@@ -105,7 +105,8 @@ impl Life {
             let status = self.watch(&prepared).await;
             self.process = None;
             let ended = self.ended(status, started_at, &log);
-            self.tell(&format!("has ended with exit code {}: {}", ended.exit_code, ended.message));
+            let last = ended.message.lines().last().unwrap_or_default();
+            self.tell(&format!("has ended with exit code {}: {last}", ended.exit_code));
             if began.elapsed() > FORGOTTEN_AFTER {
                 self.back_off = None;
             }
