@@ -51,8 +51,9 @@ impl Control {
     }
 
     /// Creates VPC, subnets, security group (both tagged for discovery), node role with its access entry, queue with the
-    /// event rules of the getting-started guide, and the EKS cluster.
+    /// event rules of the getting-started guide, and the EKS cluster. A reset through the control API does it again.
     pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        lock(&self.0.inner.bootstraps).push(options.clone());
         self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
     }
 

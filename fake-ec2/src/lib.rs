@@ -34,7 +34,7 @@ mod server;
 mod socket;
 mod wire;
 
-pub use bootstrap::{Bootstrap, Bootstrapped};
+pub use bootstrap::{Bootstrap, Bootstrapped, is_cluster_name};
 pub use cloud::capacity::CapacityType;
 pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regions};
 pub use cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
