@@ -51,7 +51,7 @@ pub use cloud::reservation::{CapacityReservation, PlacementGroup};
 pub use cloud::tags::Tags;
 pub use config::{Config, Limits, Pace};
 pub use connector::InProcessClient;
-pub use control::{Control, Impairment, UnknownResource};
+pub use control::{Control, Impairment, UnknownResource, WholeInstance};
 pub use error::ApiError;
 pub use fault::{Calls, FaultId, FaultRule, Outcome};
 pub use journal::JournalEntry;

@@ -6,7 +6,7 @@ use super::journal::check_cursor;
 use super::{Outcome, PREFIX, Refusal, of_instance, view, wait};
 use crate::bootstrap;
 use crate::cloud::Cloud;
-use crate::control::{Impairment, UnknownResource};
+use crate::control::{Impairment, UnknownResource, WholeInstance};
 use crate::server::FakeEc2;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -39,7 +39,8 @@ pub(super) fn resources(ec2: &FakeEc2, kind: &str, fields: &mut Fields) -> Outco
 pub(super) fn instances(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
     fields.finish()?;
     Ok(ec2.locked(|cloud, _| {
-        let instances: Vec<Value> = cloud.instances.values().map(|one| view::whole_instance(cloud, one)).collect();
+        let whole = cloud.instances.values().map(|one| view::whole_instance(&WholeInstance::of(cloud, one)));
+        let instances: Vec<Value> = whole.collect();
         json!({"instances": instances, "revision": cloud.instance_revision})
     }))
 }

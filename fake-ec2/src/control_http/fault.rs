@@ -10,8 +10,7 @@ use std::time::Duration;
 
 const CALLS: &str = "all, {\"nth\": N}, {\"first\": N} or {\"after\": N}";
 
-const OUTCOMES: &str =
-    "unauthorized, throttled, lostRequest, lostReply, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
+const OUTCOMES: &str = "unauthorized, throttled, lostRequest, lostReply, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
 
 /// An hour: longer than any client waits.
 const MAX_DELAY_MS: u64 = 3_600_000;

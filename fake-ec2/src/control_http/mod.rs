@@ -16,7 +16,7 @@ use crate::cloud::capacity::CapacityType;
 use crate::error::ApiError;
 use crate::fault::FaultId;
 use crate::server::{FakeEc2, lock};
-use crate::wire::{Service, percent_decode};
+use crate::wire::percent_decode;
 use ask::Fields;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -105,16 +105,16 @@ static ROUTES: [Route; 32] = [
     route(Method::POST, "/capacity/restore", "Lets pools launch again", restore),
     route(Method::POST, "/tags", "Sets tags of a resource, those of AWS's own prefix too", account::set_tags),
     route(Method::POST, "/roles", "Makes a role that EC2 may assume", account::add_role),
-    route(Method::POST, "/images", "Publishes a release of the images for a Kubernetes version", account::release_images),
+    route(
+        Method::POST,
+        "/images",
+        "Publishes a release of the images for a Kubernetes version",
+        account::release_images,
+    ),
     route(Method::POST, "/queues", "Makes a queue", account::add_queue),
     route(Method::DELETE, "/queues/{id}", "Deletes a queue with all that is in it", account::remove_queue),
     route(Method::POST, "/queues/{id}/messages", "Puts any text into a queue", account::send_message),
-    route(
-        Method::POST,
-        "/clusters/{id}/access-entries",
-        "Lets a principal into a cluster",
-        account::add_access_entry,
-    ),
+    route(Method::POST, "/clusters/{id}/access-entries", "Lets a principal into a cluster", account::add_access_entry),
     route(
         Method::DELETE,
         "/clusters/{id}/access-entries",

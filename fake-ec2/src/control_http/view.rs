@@ -4,10 +4,10 @@ use crate::cloud::capacity::{Capacity, CapacityType};
 use crate::cloud::catalogue::Offering;
 use crate::cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
 use crate::cloud::image::Image;
-use crate::cloud::instance::Instance;
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
 use crate::cloud::{Cloud, Emitted};
+use crate::control::WholeInstance;
 use crate::journal::JournalEntry;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) fn state(cloud: &mut Cloud, now: Timestamp, faults: usize) -> Value {
         "region": cloud.config.region,
         "account": cloud.config.account,
         "clusters": cloud.clusters.keys().collect::<Vec<_>>(),
-        "instances": cloud.instances.values().map(|one| instance(cloud, one)).collect::<Vec<_>>(),
+        "instances": cloud.instances.values().map(|one| instance(&WholeInstance::of(cloud, one))).collect::<Vec<_>>(),
         "queues": queues,
         "capacity": capacity(cloud),
         "faults": faults,
@@ -36,11 +36,7 @@ pub(super) fn queues(cloud: &mut Cloud, now: Timestamp) -> Vec<Value> {
     counts.into_iter().map(queue).collect()
 }
 
-fn instance(cloud: &Cloud, instance: &Instance) -> Value {
-    let price = match instance.capacity_type {
-        CapacityType::OnDemand => cloud.on_demand_price(instance.instance_type),
-        CapacityType::Spot => cloud.spot_price(instance.instance_type, &instance.zone).map(|(price, _)| price),
-    };
+fn instance(WholeInstance { instance, usd_per_hour, .. }: &WholeInstance) -> Value {
     json!({
         "id": instance.id,
         "instanceType": instance.instance_type,
@@ -52,7 +48,7 @@ fn instance(cloud: &Cloud, instance: &Instance) -> Value {
         // Two minutes after a spot notice.
         "reclaimAt": instance.reclaim_at,
         // At the present price, which is what it costs from now on.
-        "pricePerHourUsd": price,
+        "pricePerHourUsd": usd_per_hour,
         "privateIp": instance.private_ip,
         "privateDnsName": instance.private_dns_name,
         "tags": instance.tags,
@@ -60,22 +56,16 @@ fn instance(cloud: &Cloud, instance: &Instance) -> Value {
 }
 
 /// With all that the instance itself, its users and AWS know of it.
-pub(super) fn whole_instance(cloud: &Cloud, one: &Instance) -> Value {
-    let profile = one.profile.as_ref().map(|profile| {
-        let present = cloud.identity.profiles.values().find(|present| present.arn == profile.arn);
-        // The role as it is now: its credentials are what the instance gets next.
-        json!({"arn": profile.arn, "name": profile.name, "role": present.and_then(|present| present.role.clone())})
-    });
-    let image = cloud.images.images.get(&one.image_id);
+pub(super) fn whole_instance(whole: &WholeInstance) -> Value {
+    let WholeInstance { instance: one, image_name, memory_mib, role, usd_per_hour: _ } = whole;
     let groups = one.security_groups.iter().map(|(id, name)| json!({"id": id, "name": name}));
-    let memory_mib = cloud.catalogue.offering(one.instance_type).map(|offering| offering.instance_type.memory_mib);
     let events = one
         .scheduled_events
         .iter()
         .map(|event| json!({"id": event.id, "code": event.code, "notBefore": event.not_before}));
     let more = json!({
         "imageId": one.image_id,
-        "imageName": image.map(|image| &image.name),
+        "imageName": image_name,
         "architecture": one.architecture,
         "vcpus": one.vcpus,
         "memoryMib": memory_mib,
@@ -83,7 +73,8 @@ pub(super) fn whole_instance(cloud: &Cloud, one: &Instance) -> Value {
         "subnetId": one.subnet_id,
         "securityGroups": groups.collect::<Vec<_>>(),
         "stateReason": one.state_reason.as_ref().map(|(code, message)| json!({"code": code, "message": message})),
-        "instanceProfile": profile,
+        "instanceProfile": one.profile.as_ref().map(|profile| json!({"arn": profile.arn, "name": profile.name})),
+        "role": role,
         "launchTemplate": one
             .launch_template
             .as_ref()
@@ -94,11 +85,11 @@ pub(super) fn whole_instance(cloud: &Cloud, one: &Instance) -> Value {
         "systemImpairedSince": one.system_impaired_since,
         "scheduledEvents": events.collect::<Vec<_>>(),
     });
-    let mut whole = instance(cloud, one);
-    if let (Value::Object(whole), Value::Object(more)) = (&mut whole, more) {
-        whole.extend(more);
+    let mut shown = instance(whole);
+    if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
+        shown.extend(more);
     }
-    whole
+    shown
 }
 
 /// Where capacity is short. The last rule that covers a pool decides, so that `rules` reads from top to bottom.
