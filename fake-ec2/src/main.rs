@@ -114,11 +114,8 @@ fn account(text: &str) -> Result<String, String> {
     }
 }
 
-/// EKS's rule for names of clusters.
 fn cluster(text: &str) -> Result<String, String> {
-    let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    match first && text.len() <= 100 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
+    match fake_ec2::is_cluster_name(text) {
         true => Ok(text.into()),
         false => {
             Err("a cluster's name has up to 100 letters, digits, - and _, and begins with a letter or digit".into())

@@ -165,7 +165,7 @@ impl Server {
         let request = Request::from_parts(head, body);
         if control_http::concerns(request.uri().path()) {
             let door = Door { local, hosts: &self.options.control_hosts };
-            return Ok(control_http::answer(&self.ec2, &door, &request).map(Full::new));
+            return Ok(control_http::answer(&self.ec2, Some(&door), &request).await.map(Full::new));
         }
         match self.ec2.exchange(request).await {
             Exchange::Answered(response) => Ok(response.map(Full::new)),

@@ -51,7 +51,8 @@ impl Service {
     pub(crate) const ALL: [Self; 8] =
         [Self::Ec2, Self::Sqs, Self::Ssm, Self::Iam, Self::Sts, Self::Pricing, Self::Eks, Self::EventBridge];
 
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
+    /// The service that [`Service::name`] calls so.
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.name() == name)
     }
 
