@@ -3,7 +3,7 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
-use crate::backend::{Program, keep_log};
+use crate::backend::{BackendName, Program, keep_log};
 use crate::features::Scenario;
 use crate::place::{Place, Places, Seat};
 use crate::scenario::{On, START, Task};
@@ -137,7 +137,11 @@ fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     if waits && !options.on.is_virtual() {
         return Some(CLOCK);
     }
-    let is_alone = || options.on.is_virtual() || Program::of(&options.on.controller.other()).is_err();
+    let is_alone = || {
+        options.on.is_virtual()
+            || options.on.backend == BackendName::Kind
+            || Program::of(&options.on.controller.other()).is_err()
+    };
     if tagged(SECOND_CONTROLLER) && is_alone() {
         return Some(SECOND_CONTROLLER);
     }

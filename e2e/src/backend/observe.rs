@@ -27,7 +27,6 @@ pub(super) fn observe_ec2(ec2: &FakeEc2, recorder: Recorder, changed: Arc<Notify
 }
 
 /// Follows what a fake-ec2 in another process is asked, for as long as the future lives.
-#[expect(dead_code, reason = "for a backend whose fake-ec2 is elsewhere")]
 pub(super) fn follow_ec2(
     ec2: &RemoteEc2,
     recorder: Recorder,

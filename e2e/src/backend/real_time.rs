@@ -203,7 +203,7 @@ impl RealTime {
                 parts.spawn_local(watcher.watch(invariants, changed.clone()));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
-                parts.spawn_local(remove_dead_nodes(cloud_controller, account.instance_exists()));
+                parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
                 ApiServer::Genuine { account: Box::new(account), access, administrator, names }
             }
             (other, _) => bail!("no cluster was made ready for the backend {other}"),
@@ -283,7 +283,7 @@ pub(crate) async fn follow_audit(mut audit: Follower, tell: impl Fn(&Entry)) -> 
 }
 
 /// Follows every kind that the invariants or the chronicle ask about.
-fn follow_objects(
+pub(super) fn follow_objects(
     parts: &mut JoinSet<anyhow::Result<()>>,
     mirror: &Mirror,
     client: &kube::Client,
@@ -307,8 +307,14 @@ fn follow_objects(
     }
 }
 
+/// Whether the instance behind a provider id exists, for whoever may be kept waiting for the answer.
+pub(crate) fn instance_exists(account: &Account) -> impl AsyncFn(&str) -> bool + use<> {
+    let exists = account.instance_exists();
+    async move |provider_id: &str| exists(provider_id)
+}
+
 /// What AWS's cloud controller does: a node that is not ready and whose instance is gone is deleted.
-pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl AsyncFn(&str) -> bool) -> anyhow::Result<()> {
     let api = Api::<Node>::all(client);
     loop {
         tokio::time::sleep(NODE_MONITOR_PERIOD).await;
@@ -316,7 +322,7 @@ pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str
         let Ok(nodes) = api.list(&ListParams::default()).await else { continue };
         for node in nodes {
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
-            if !crate::things::is_ready(&node) && !exists(&provider_id) {
+            if !crate::things::is_ready(&node) && !exists(&provider_id).await {
                 let _ = api.delete(&node.name_any(), &DeleteParams::default()).await;
             }
         }
