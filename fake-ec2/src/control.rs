@@ -1,23 +1,30 @@
 //! The handle that sets the scene and looks behind it: typed methods, no HTTP.
 
-use crate::bootstrap::{Bootstrap, Bootstrapped, access_entry, add_queue, add_role, add_rule, bootstrap};
+use crate::actions::open_session;
+use crate::bootstrap::{
+    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap,
+};
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
-use crate::cloud::identity::{Cluster, InstanceProfile};
+use crate::cloud::identity::{Cluster, Credentials, InstanceProfile};
 use crate::cloud::image::Image;
 use crate::cloud::instance::{Instance, SpotRequest};
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
+use crate::cloud::roles::NewRole;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
+use crate::config::Iam;
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule};
 use crate::journal::JournalEntry;
 use crate::server::{FakeEc2, lock};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which status check fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +242,63 @@ impl Control {
 
     fn change(&self, id: &str, work: impl FnOnce(&mut Cloud, Timestamp) -> Option<()>) -> Result<(), UnknownResource> {
         self.0.locked(work).ok_or_else(|| UnknownResource(id.into()))
+    }
+}
+
+/// Who may do what.
+impl Control {
+    /// Lets policies decide from now on, or nobody.
+    pub fn set_iam(&self, mode: Iam) {
+        self.0.locked(|cloud, _| cloud.config.iam = mode);
+    }
+
+    /// Creates a role with a trust policy of one's own; its ARN is answered.
+    pub fn create_role(&self, name: &str, trust_policy: &Value) -> Result<String, ApiError> {
+        let new =
+            NewRole { name: name.into(), path: "/".into(), trust_policy: trust_policy.to_string(), tags: Tags::new() };
+        self.0.locked(|cloud, now| cloud.create_role(now, new).map(|role| role.arn.clone()))
+    }
+
+    /// Gives a role a policy of its own, in the place of an earlier one of that name.
+    pub fn put_role_policy(&self, role: &str, name: &str, document: &Value) -> Result<(), ApiError> {
+        self.0.locked(|cloud, _| cloud.put_role_policy(role, name, &document.to_string()))
+    }
+
+    /// Attaches a managed policy, the account's own or one of AWS's, to a role.
+    pub fn attach_role_policy(&self, role: &str, policy_arn: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, _| cloud.attach_policy(role, policy_arn))
+    }
+
+    /// The names and documents of the policies that speak for a role: its own by name, the attached ones by ARN.
+    pub fn role_policies(&self, role: &str) -> BTreeMap<String, Value> {
+        self.0.locked(|cloud, _| cloud.identity.documents_of(role))
+    }
+
+    /// Credentials of a role for an hour, whoever its trust policy lets in.
+    pub fn assume_role(&self, role: &str, session_name: &str) -> Result<Credentials, UnknownResource> {
+        self.0.locked(|cloud, now| {
+            if !cloud.identity.roles.contains_key(role) {
+                return Err(UnknownResource(role.into()));
+            }
+            let hour = Duration::from_secs(3600);
+            Ok(open_session(cloud, now, role, session_name, hour, Tags::new()).credentials)
+        })
+    }
+
+    /// Trusts an OpenID Connect issuer, in the place of an earlier provider for it; the provider's ARN is answered.
+    pub fn add_oidc_provider(&self, issuer: &str, client_ids: &[&str]) -> String {
+        self.0.locked(|cloud, now| add_oidc_provider(cloud, now, issuer, client_ids))
+    }
+
+    /// Takes an identity provider away.
+    pub fn remove_oidc_provider(&self, arn: &str) -> Result<(), UnknownResource> {
+        self.change(arn, |cloud, _| cloud.identity.oidc_providers.remove(arn).map(drop))
+    }
+
+    /// Tells what an issuer signs its tokens with: a JSON Web Key Set of RSA or P-256 keys. Tokens of issuers whose keys are
+    /// not known are believed.
+    pub fn set_issuer_keys(&self, issuer: &str, keys: &Value) {
+        self.0.locked(|cloud, _| cloud.identity.issuer_keys.insert(issuer.into(), keys.clone()));
     }
 }
 

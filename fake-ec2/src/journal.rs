@@ -29,6 +29,10 @@ pub struct JournalEntry {
     pub action: String,
     /// The access key the request was signed with; empty if it was not signed.
     pub caller: String,
+    /// Whose key that is: the ARN of an assumed role or a user; empty if the request was not signed.
+    pub principal: String,
+    /// The permission that policies refused, if they did.
+    pub denied: Option<Denial>,
     /// The caller's user agent.
     pub user_agent: String,
     /// The request's parameters: form fields as strings, or the JSON document.
@@ -41,6 +45,15 @@ pub struct JournalEntry {
     pub error_code: Option<String>,
     /// The body of the answer.
     pub response: Bytes,
+}
+
+/// A permission that policies refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Such as `ec2:RunInstances`; not always the action that was called.
+    pub action: String,
+    /// An ARN, or `*`.
+    pub resource: String,
 }
 
 impl JournalEntry {

@@ -7,7 +7,7 @@ use crate::http_exchange::{Address, exchange};
 use anyhow::{Context, anyhow, ensure};
 use base64::Engine as _;
 use bytes::Bytes;
-use fake_ec2::{Bootstrapped, JournalEntry, Service};
+use fake_ec2::{Bootstrapped, Denial, JournalEntry, Service};
 use http::{Method, Request, Response};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -205,12 +205,20 @@ struct ShownCall {
     service: String,
     action: String,
     caller: String,
+    principal: String,
+    denied: Option<ShownDenial>,
     user_agent: String,
     parameters: Value,
     status: Option<u16>,
     error_code: Option<String>,
     request_bytes: usize,
     response: String,
+}
+
+#[derive(Deserialize)]
+struct ShownDenial {
+    action: String,
+    resource: String,
 }
 
 impl ShownCall {
@@ -223,6 +231,8 @@ impl ShownCall {
             service: service.with_context(|| format!("the journal names a service {:?}", self.service))?,
             action: self.action,
             caller: self.caller,
+            principal: self.principal,
+            denied: self.denied.map(|ShownDenial { action, resource }| Denial { action, resource }),
             user_agent: self.user_agent,
             params: self.parameters,
             request_bytes: self.request_bytes,

@@ -131,6 +131,8 @@ pub(super) fn call(entry: &JournalEntry, with_response: bool) -> Value {
         service,
         action,
         caller,
+        principal,
+        denied,
         user_agent,
         params,
         request_bytes,
@@ -145,6 +147,8 @@ pub(super) fn call(entry: &JournalEntry, with_response: bool) -> Value {
         "service": service.name(),
         "action": action,
         "caller": caller,
+        "principal": principal,
+        "denied": denied.as_ref().map(|denied| json!({"action": denied.action, "resource": denied.resource})),
         "userAgent": user_agent,
         "parameters": params,
         // No answer left if a fault swallowed it.
