@@ -133,6 +133,12 @@ impl RemoteEc2 {
         }
     }
 
+    /// The same address as if another's journal had been read here.
+    #[cfg(test)]
+    pub(super) fn following(self, other: &Self) -> Self {
+        Self { journal: other.journal.clone(), ..self }
+    }
+
     fn entries_after(&self, sequence: u64) -> Vec<Arc<JournalEntry>> {
         let entries = self.journal.entries.borrow();
         entries[entries.partition_point(|entry| entry.sequence <= sequence)..].to_vec()
