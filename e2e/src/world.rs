@@ -160,9 +160,12 @@ impl World {
         limit: Duration,
         mut look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
-        // Who waits for a controller that has ended waits in vain.
+        // Who waits for a controller that has ended, or may not do what it has to, waits in vain.
         let look = async || match look().await? {
-            Seen::NotYet(seen) => self.backend.check_alive().map(|()| Seen::NotYet(seen)),
+            Seen::NotYet(seen) => match self.invariants.refusal() {
+                Some(refusal) => Err(anyhow!(refusal)),
+                None => self.backend.check_alive().map(|()| Seen::NotYet(seen)),
+            },
             seen => Ok(seen),
         };
         let outcome = eventually::eventually(expected, self.bearing(limit), look).await;

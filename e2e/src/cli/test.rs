@@ -119,6 +119,7 @@ impl Choice {
         Ok(runner::Options {
             program: tied::this_program()?,
             jobs: self.jobs.map_or_else(|| usual_jobs(&on), usize::from),
+            without: Vec::new(),
             places: places(&on, &self.kind, temporary)?,
             on,
             long: self.long,
@@ -227,7 +228,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 /// How many scenarios run at a time: in virtual time each keeps a core busy, in real time most of them wait; a kind cluster
 /// takes about a gigabyte.
-fn usual_jobs(on: &On) -> usize {
+pub(super) fn usual_jobs(on: &On) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if on.is_virtual() || on.backend == BackendName::Kind { cores } else { 3 * cores }
 }
@@ -252,11 +253,16 @@ fn places(on: &On, kind: &KindChoice, folder: Option<&TemporaryFolder>) -> anyho
     }
     Program::of(&on.controller)?;
     let (BackendName::Apiserver, Some(folder)) = (on.backend, folder) else { return Ok(None) };
+    Ok(Some(Places::ControlPlanes(control_planes(on, folder)?)))
+}
+
+/// What control planes are made of.
+pub(super) fn control_planes(on: &On, folder: &TemporaryFolder) -> anyhow::Result<ControlPlanes> {
     let definitions = definitions_of(&on.controller)?;
     let programs = Programs::find()?;
     let release = Release::render(&Tool::Helm.find()?, Path::new(CHART), &release::values(CLUSTER))?;
     let folder = folder.path().to_owned();
-    Ok(Some(Places::ControlPlanes(ControlPlanes { programs, definitions, release, folder })))
+    Ok(ControlPlanes { programs, definitions, release, folder })
 }
 
 /// What kind clusters are made of.

@@ -2,7 +2,7 @@
 
 use crate::cloud::capacity::{Capacity, CapacityType};
 use crate::cloud::catalogue::Offering;
-use crate::cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
+use crate::cloud::identity::{AccessEntry, Cluster, InstanceProfile, PodIdentityAssociation, Role};
 use crate::cloud::image::Image;
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
@@ -194,7 +194,21 @@ pub(super) fn cluster(cluster: &Cluster) -> Value {
         vpc_id,
         security_group_id,
         access_entries,
+        oidc_issuer,
+        pod_identity_associations,
     } = cluster;
+    let association = |association: &PodIdentityAssociation| {
+        let PodIdentityAssociation { id, arn, namespace, service_account, role_arn, created_at, tags } = association;
+        json!({
+            "id": id,
+            "arn": arn,
+            "namespace": namespace,
+            "serviceAccount": service_account,
+            "roleArn": role_arn,
+            "createdAt": created_at,
+            "tags": tags,
+        })
+    };
     json!({
         "name": name,
         "arn": arn,
@@ -207,6 +221,8 @@ pub(super) fn cluster(cluster: &Cluster) -> Value {
         "vpcId": vpc_id,
         "securityGroupId": security_group_id,
         "accessEntries": access_entries.values().map(entry).collect::<Vec<_>>(),
+        "oidcIssuer": oidc_issuer,
+        "podIdentityAssociations": pod_identity_associations.values().map(association).collect::<Vec<_>>(),
     })
 }
 
