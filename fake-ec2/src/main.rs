@@ -74,7 +74,7 @@ struct Arguments {
     /// Offer these instance families alone, such as m5,c7g [default: the whole catalogue].
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     families: Vec<String>,
-    /// A further host name under which /_trysquare/ answers, such as a container's; may be repeated.
+    /// A further host name or address under which /_trysquare/ answers, such as a container's; may be repeated.
     #[arg(long, value_name = "NAME")]
     control_host: Vec<String>,
     /// How much to tell on standard error; info is a line for each call.

@@ -1,10 +1,12 @@
 //! What a scenario may do to the cloud, and see of it.
 
+mod ec2;
 mod fake;
 mod in_process;
 mod remote;
 
-pub use fake::{Ec2, FakeCloud};
+pub use ec2::Ec2;
+pub use fake::FakeCloud;
 pub use remote::{RemoteEc2, Start};
 
 use jiff::Timestamp;

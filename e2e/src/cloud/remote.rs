@@ -34,7 +34,8 @@ pub struct RemoteEc2 {
     journal: Rc<Journal>,
 }
 
-/// What was read of the journal since the last reset.
+/// What was read of the journal since the last reset. A scenario in real time makes some thousand calls, which fake-ec2 keeps
+/// too.
 #[derive(Default)]
 struct Journal {
     entries: RefCell<Vec<Arc<JournalEntry>>>,

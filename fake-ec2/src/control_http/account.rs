@@ -29,11 +29,11 @@ const KINDS: [(&str, Show); 9] = [
 
 pub(super) fn resources(ec2: &FakeEc2, kind: &str, fields: &mut Fields) -> Outcome {
     fields.finish()?;
-    let Some((_, show)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+    let Some(&(_, show)) = KINDS.iter().find(|(name, _)| *name == kind) else {
         let kinds = KINDS.map(|(name, _)| name).join(", ");
         return Err(missing("kind", format!("there is no kind of resources {kind:?}"), kinds));
     };
-    Ok(json!({kind: ec2.locked(|cloud, now| show(cloud, now))}))
+    Ok(json!({kind: ec2.locked(show)}))
 }
 
 pub(super) fn instances(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {

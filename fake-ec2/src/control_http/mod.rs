@@ -293,13 +293,13 @@ impl Door<'_> {
 
     fn is_ours(&self, host: &str) -> bool {
         let name = host_name(host).trim_end_matches('.').to_ascii_lowercase();
-        if let Ok(address) = name.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return address.is_loopback() || address == self.local.ip().to_canonical();
+        if self.hosts.iter().any(|host| host.trim_end_matches('.').eq_ignore_ascii_case(&name)) {
+            return true;
         }
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || self.hosts.iter().any(|host| host.trim_end_matches('.').eq_ignore_ascii_case(&name))
+        match name.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(address) => address.is_loopback() || address == self.local.ip().to_canonical(),
+            Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        }
     }
 }
 
@@ -552,7 +552,8 @@ mod tests {
 
     #[test]
     fn a_host_is_ours_by_loopback_by_its_address_or_by_a_name_it_was_given() {
-        let hosts = ["fake-ec2.kube-system".to_owned()];
+        // Behind a proxy, the address that a client connects to is another than the one listened on.
+        let hosts = ["fake-ec2.kube-system".to_owned(), "198.51.100.3".to_owned()];
         let door = Door { local: "192.0.2.7:80".parse().unwrap(), hosts: &hosts };
         for host in [
             "localhost",
@@ -565,6 +566,7 @@ mod tests {
             "192.0.2.7:80",
             "[::ffff:127.0.0.1]",
             "fake-ec2.kube-system:80",
+            "198.51.100.3:30080",
         ] {
             assert!(door.is_ours(host), "{host}");
         }
@@ -573,6 +575,7 @@ mod tests {
             "example.com",
             "localhost.example.com",
             "192.0.2.8",
+            "198.51.100.4",
             "notlocalhost",
             "127.0.0.1.example.com",
             "[::2]",
