@@ -125,7 +125,7 @@ mod tests {
         let of = |text: &str| scenario_for(&text.parse().unwrap()).unwrap();
         assert_eq!(
             of("rbac/ClusterRole/karpenter-core/core/pods/eviction/create"),
-            "Deleting a node drains it and ends its instance"
+            "Deleting a NodeClaim drains its node and ends its instance"
         );
         assert_eq!(
             of("rbac/ClusterRole/karpenter-core/core/pods/list"),
