@@ -97,6 +97,18 @@ clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 report-test: build ## report.html and conformance.html against their JSON, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
+##@ Deploying
+.PHONY: images images-twice images-test
+images: ## The images controller, fake-ec2 and trysquare, FROM scratch, into target/images and Docker, with their sizes
+	tools/images.py
+
+images-twice: ## Prove that another checkout of this commit gives the same images to the byte
+	tools/images-twice.sh
+
+images-test: images ## Every image in containers: read-only, signals, names, boto3, testcontainers (needs Docker)
+	PATH="$$(tools/clients.sh):$$PATH" python3 -m pytest --quiet -p no:cacheprovider deploy/images/tests
+	cargo test --locked --manifest-path deploy/images/tests/testcontainers-rust/Cargo.toml
+
 ##@ Continuous integration
 .PHONY: ci
 ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
