@@ -28,12 +28,23 @@ def image(name):
     return f"ghcr.io/trysquare/{name}:{VERSION}"
 
 
-def controller_environment(text):
-    """The options of `docker run` that give a controller what `trysquare serve --env-file` wrote."""
-    exported = (line.removeprefix("export ") for line in text.splitlines() if line.startswith("export "))
-    variables = {name: shlex.split(value)[0] for name, value in (line.split("=", 1) for line in exported)}
+# A new volume takes over the rights of the folder that it covers, and all may write to /tmp.
+SERVE = ["--publish", "127.0.0.1::8081", "--volume", "/tmp", image("trysquare"), "serve", "--kubeconfig", "/tmp/kubeconfig"]
+
+
+def beside(cluster):
+    """The options of `docker run` for a controller of the cluster that a container with SERVE serves: its network, its
+    files, and what it prints for shells."""
+
+    def exported():
+        lines = [line.removeprefix("export ") for line in cluster.logs().splitlines() if line.startswith("export ")]
+        assert lines and "paste the lines above" in cluster.logs(), cluster.logs()
+        return {name: shlex.split(value)[0] for name, value in (line.split("=", 1) for line in lines)}
+
+    variables = eventually(exported)
     variables |= {"CLUSTER_NAME": "demo", "INTERRUPTION_QUEUE": "demo", "POD_NAMESPACE": "kube-system"}
-    return [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    environment = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    return ["--network", f"container:{cluster.id}", "--volumes-from", cluster.id, *environment]
 
 
 def eventually(look, limit_s=30, pause_s=0.05):
@@ -106,6 +117,6 @@ def fake_ec2(start):
 @pytest.fixture
 def network():
     name = f"images-test-{uuid.uuid4().hex[:8]}"
-    docker("network", "create", "--internal", name)
+    docker("network", "create", name)
     yield name
     docker("network", "rm", name)

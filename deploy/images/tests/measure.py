@@ -9,10 +9,9 @@ import datetime
 import pathlib
 import statistics
 import sys
-import tempfile
 import time
 
-from conftest import Container, controller_environment, docker, eventually, get, image
+from conftest import SERVE, Container, beside, docker, eventually, get, image
 
 RUNS = 9
 
@@ -21,16 +20,11 @@ def main():
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     print(f"medians of {runs} runs      start ms   (least–most)   VmRSS MiB  RssAnon MiB")
     report("fake-ec2", [fake_ec2() for _ in range(runs)])
-    with tempfile.TemporaryDirectory() as folder:
-        shared = pathlib.Path(folder)
-        shared.chmod(0o777)
-        cluster = Container("--publish", "127.0.0.1::8081", "--volume", f"{shared}:/shared", image("trysquare"), "serve",
-                            "--kubeconfig", "/shared/kubeconfig", "--env-file", "/shared/environment")  # fmt: skip
-        try:
-            options = controller_environment(eventually((shared / "environment").read_text))
-            report("controller", [controller(cluster, shared, options) for _ in range(runs)])
-        finally:
-            docker("rm", "--force", cluster.id)
+    cluster = Container(*SERVE)
+    try:
+        report("controller", [controller(cluster) for _ in range(runs)])
+    finally:
+        docker("rm", "--force", "--volumes", cluster.id)
 
 
 def fake_ec2():
@@ -38,10 +32,9 @@ def fake_ec2():
     return measured(container, f"http://127.0.0.1:{container.port(4566)}/_trysquare/health")
 
 
-def controller(cluster, shared, options):
-    url = f"http://127.0.0.1:{cluster.port(8081)}/readyz"
-    container = Container("--network", f"container:{cluster.id}", "--volume", f"{shared}:/shared:ro", *options, image("controller"))
-    return measured(container, url)
+def controller(cluster):
+    container = Container(*beside(cluster), image("controller"))
+    return measured(container, f"http://127.0.0.1:{cluster.port(8081)}/readyz")
 
 
 def measured(container, url):

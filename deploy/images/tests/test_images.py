@@ -9,7 +9,7 @@ import tarfile
 
 import boto3
 import pytest
-from conftest import RESTRICTED, ROOT, VERSION, controller_environment, docker, eventually, get, image
+from conftest import RESTRICTED, ROOT, SERVE, VERSION, beside, docker, eventually, get, image
 
 PROGRAMS = {"controller": "controller", "fake-ec2": "fake-ec2", "trysquare": "trysquare"}
 # Docker puts these into every container.
@@ -123,17 +123,9 @@ def test_a_container_finds_another_by_its_name(fake_ec2, start, network):
     assert nobody.returncode == 3, nobody.stderr
 
 
-def test_the_controller_runs_against_the_kits_cluster(start, tmp_path):
-    tmp_path.chmod(0o777)
-    cluster = start(
-        "--publish", "127.0.0.1::8081", "--volume", f"{tmp_path}:/shared", image("trysquare"),
-        "serve", "--kubeconfig", "/shared/kubeconfig", "--env-file", "/shared/environment",
-    )  # fmt: skip
-    written = eventually(lambda: (tmp_path / "environment").read_text())
-    options = controller_environment(written)
-    controller = start(
-        "--network", f"container:{cluster.id}", "--volume", f"{tmp_path}:/shared:ro", *options, image("controller"),
-    )  # fmt: skip
+def test_the_controller_runs_against_the_kits_cluster(start):
+    cluster = start(*SERVE)
+    controller = start(*beside(cluster), image("controller"))
     port = cluster.port(8081)
     try:
         assert eventually(lambda: get(f"http://127.0.0.1:{port}/readyz"))[0] == 200
