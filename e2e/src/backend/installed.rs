@@ -102,6 +102,7 @@ impl Installed {
             families,
             served: Some((access.url.clone(), authority)),
             pace,
+            enforce_iam: on.enforce_iam,
         };
         let ec2 = RemoteEc2::at(&format!("http://127.0.0.1:{}", access.ec2_port))?;
         let account = Account::reset(ec2.clone(), options).await.context("setting the account in the cluster")?;
@@ -110,7 +111,7 @@ impl Installed {
         let mut parts = JoinSet::new();
         let audit = Follower::from_the_end_of(&access.audit_log(), Names::default())?;
         parts.spawn_local(follow_audit(audit, watch_writes(&recorder, &invariants, &changed)));
-        parts.spawn_local(follow_ec2(&ec2, recorder.clone(), changed.clone()));
+        parts.spawn_local(follow_ec2(&ec2, recorder.clone(), invariants.clone(), changed.clone()));
         let mirror = Mirror::default();
         follow_objects(&mut parts, &mirror, &client, &recorder, &changed);
         parts.spawn_local(follow_instances(&ec2, clock.clone(), recorder.chronicler().clone()));

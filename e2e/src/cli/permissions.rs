@@ -6,7 +6,7 @@ use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print,
 use crate::account::CLUSTER;
 use crate::backend::BackendName;
 use crate::features::{self, Scenario};
-use crate::permissions::{Permission, scenario_for};
+use crate::permissions::{Permission, iam, scenario_for};
 use crate::place::Places;
 use crate::release::{self, CHART, Release};
 use crate::runner;
@@ -143,6 +143,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
 
 fn selected(arguments: &Arguments) -> Result<Vec<Permission>, CliError> {
     let mut all: Vec<Permission> = Vec::new();
+    if arguments.of != Some(Kind::Rbac) {
+        all.extend(iam::permissions().map_err(CliError::backend)?);
+    }
     if arguments.of != Some(Kind::Iam) {
         let release = || Release::render(&Tool::Helm.find()?, Path::new(CHART), &release::values(CLUSTER));
         all.extend(release().map_err(CliError::backend)?.rules().into_iter().map(Permission::Rbac));

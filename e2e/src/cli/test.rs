@@ -6,6 +6,7 @@ use crate::backend::{BackendName, Program, definitions_of};
 use crate::control_plane::Programs;
 use crate::features::{self, Scenario, Selection};
 use crate::kind::{self, Clusters};
+use crate::permissions::Permission;
 use crate::place::{ControlPlanes, Places};
 use crate::release::{self, CHART, Release};
 use crate::report;
@@ -67,6 +68,12 @@ pub(super) struct Choice {
     /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     controller_env: Vec<(String, String)>,
+    /// Whether AWS refuses the controller what deploy/cloudformation does not allow it.
+    #[arg(long, value_enum, default_value = "off")]
+    iam: IamChoice,
+    /// Take a permission away from the controller, by its name in `trysquare permissions`.
+    #[arg(long, value_name = "PERMISSION")]
+    without: Option<Permission>,
     /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
     #[arg(long, value_name = "EXPR")]
     pub(super) tags: Option<String>,
@@ -89,6 +96,15 @@ pub(super) struct Choice {
     pub(super) format: Format,
 }
 
+/// Whether policies decide who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum IamChoice {
+    /// Everybody may do everything.
+    Off,
+    /// The controller may do what the policies of the CloudFormation template allow.
+    Enforce,
+}
+
 /// What only the backend kind asks for.
 #[derive(clap::Args)]
 struct KindChoice {
@@ -106,7 +122,12 @@ struct KindChoice {
 impl Choice {
     /// What the scenarios run on.
     pub(super) fn on(&self, backend: BackendName, controller: UnderTest) -> On {
-        On { environment: self.controller_env.iter().cloned().collect(), ..On::with(backend, controller) }
+        On {
+            environment: self.controller_env.iter().cloned().collect(),
+            enforce_iam: self.iam == IamChoice::Enforce,
+            without: self.without.clone(),
+            ..On::with(backend, controller)
+        }
     }
 
     /// How they are run, once each; with the report's folder, what is kept there. Fails where the backend cannot start.

@@ -30,6 +30,11 @@ impl<E: Ec2> FakeCloud<E> {
         Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, seen_revision: Cell::new(0) }
     }
 
+    /// The ARN of the role that nodes are given.
+    pub(crate) fn node_role_arn(&self) -> String {
+        self.stage.node_role_arn.clone()
+    }
+
     /// Every resource of a kind.
     async fn resources(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
         match self.ec2.read(&format!("/resources/{kind}")).await?[kind].take() {

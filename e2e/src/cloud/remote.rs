@@ -58,6 +58,8 @@ impl Journal {
 /// How an account is to be set up.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
+    /// Whether policies decide who may do what.
+    pub enforce_iam: bool,
     /// The seed of ids.
     pub seed: u64,
     /// The region.
@@ -84,13 +86,14 @@ impl RemoteEc2 {
     /// # Errors
     /// Where nobody answers, or what answers is no fake-ec2 that can be set up so.
     pub async fn reset(&self, start: &Start<'_>) -> anyhow::Result<Bootstrapped> {
-        let Start { seed, region, families, pace, bootstrap } = start;
+        let Start { enforce_iam, seed, region, families, pace, bootstrap } = start;
         let milliseconds = |duration: Duration| duration.as_millis() as u64;
         let answer = self
             .command(
                 Method::POST,
                 "/reset",
                 &json!({
+                    "iam": if *enforce_iam { "enforce" } else { "off" },
                     "seed": seed,
                     "region": region,
                     "families": families,
@@ -105,6 +108,7 @@ impl RemoteEc2 {
                         "cluster": bootstrap.cluster_name,
                         "endpoint": bootstrap.endpoint,
                         "certificateAuthority": bootstrap.certificate_authority,
+                        "prerequisites": bootstrap.prerequisites,
                     },
                 }),
             )

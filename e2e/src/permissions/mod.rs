@@ -1,8 +1,9 @@
 //! What the controller is allowed: the rules of the chart's roles and the statements of the CloudFormation template, each
 //! single permission by a name, so that one can be taken away.
 //!
-//! Reading order: [`Permission`], [`rbac`] (Kubernetes), [`scenario_for`] (what shows that one is needed).
+//! Reading order: [`Permission`], [`rbac`] (Kubernetes), [`iam`] (AWS), [`scenario_for`] (what shows that one is needed).
 
+pub(crate) mod iam;
 pub(crate) mod rbac;
 
 use anyhow::Context;
