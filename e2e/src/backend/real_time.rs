@@ -8,7 +8,7 @@ use super::seen::Watcher;
 use super::{Backend, BackendName};
 use crate::account::{self, Account, Pace, REGION};
 use crate::chronicle::{Sighting, follow, follow_instances};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, STS};
 use crate::control_plane::audit::{Entry, Follower, Names};
 use crate::control_plane::{self, Access, User, free_ports};
 use crate::fake_cluster::{FakeCluster, Options};
@@ -47,8 +47,6 @@ const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Who signs the tokens of ServiceAccounts, as IAM writes it.
 const ISSUER: &str = "kubernetes.default.svc";
-/// Whom the tokens for AWS are for.
-pub(super) const STS: &str = "sts.amazonaws.com";
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -181,7 +179,7 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 let (kube, serving) = (cluster.kube.clone(), certificate.clone());
                 parts.spawn_local(async move { Ok(kube.serve(listener, &serving).await?) });
                 ApiServer::Fake { cluster: Box::new(cluster), certificate, url }
@@ -205,7 +203,7 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
                 parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));

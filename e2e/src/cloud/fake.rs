@@ -3,6 +3,7 @@
 
 use super::{Cloud, CloudCall, Ec2, Instance, SpotOffer};
 use crate::kubelet::{Machine, Machines};
+use crate::permissions::iam;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use controller_clock::Clock;
@@ -13,6 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Whom the tokens are for that controllers get sessions with.
+pub(crate) const STS: &str = "sts.amazonaws.com";
 
 /// fake-ec2 as the cloud of a scenario.
 pub struct FakeCloud<E> {
@@ -33,6 +37,27 @@ impl<E: Ec2> FakeCloud<E> {
     /// The ARN of the role that nodes are given.
     pub(crate) fn node_role_arn(&self) -> String {
         self.stage.node_role_arn.clone()
+    }
+
+    /// Deploys the stack as an administrator does, for a controller whose tokens come from this issuer, and admits the nodes'
+    /// role.
+    pub(crate) async fn deploy_stack(&self, issuer: &str) -> anyhow::Result<()> {
+        let iam = |action: &str| vec![("Action", action.to_owned()), ("Version", "2010-05-08".into())];
+        let provider = [("Url", format!("https://{issuer}")), ("ClientIDList.member.1", STS.into())];
+        self.ask(&[iam("CreateOpenIDConnectProvider"), provider.into()].concat()).await?;
+        let stack = [
+            ("Action", "CreateStack".to_owned()),
+            ("Version", "2010-05-15".into()),
+            ("StackName", iam::stack()),
+            ("TemplateBody", iam::TEMPLATE.into()),
+            ("Capabilities.member.1", iam::CAPABILITY.into()),
+            ("Parameters.member.1.ParameterKey", "ClusterName".into()),
+            ("Parameters.member.1.ParameterValue", self.cluster.clone()),
+            ("Parameters.member.2.ParameterKey", "OidcIssuer".into()),
+            ("Parameters.member.2.ParameterValue", issuer.into()),
+        ];
+        self.ask(&stack).await.context("deploying the CloudFormation template")?;
+        self.admit(&self.stage.node_role_arn).await
     }
 
     /// Every resource of a kind.

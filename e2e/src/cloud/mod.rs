@@ -7,6 +7,7 @@ mod remote;
 
 pub use ec2::Ec2;
 pub use fake::FakeCloud;
+pub(crate) use fake::STS;
 pub use remote::{RemoteEc2, Start};
 
 use jiff::Timestamp;
