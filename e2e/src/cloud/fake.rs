@@ -165,6 +165,10 @@ impl<E: Ec2> FakeCloud<E> {
         let request = http::Request::post("/")
             .header("content-type", "application/x-www-form-urlencoded")
             .header("user-agent", "administrator")
+            .header(
+                "authorization",
+                "AWS4-HMAC-SHA256 Credential=administrator/20260101/us-west-2/any/aws4_request, SignedHeaders=host, Signature=0",
+            )
             .body(encoded.join("&").into())?;
         let response = self.ec2.aws(request).await?;
         let body = String::from_utf8_lossy(response.body()).into_owned();
