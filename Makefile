@@ -123,6 +123,17 @@ deploy-readme: build ## Run every command of deploy/README.md that needs no acco
 chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
 	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests
 
+.PHONY: images images-twice images-test
+images: ## The images controller, fake-ec2 and trysquare, FROM scratch, into target/images and Docker, with their sizes
+	tools/images.py
+
+images-twice: ## Prove that another checkout of this commit gives the same images to the byte
+	tools/images-twice.sh
+
+images-test: images ## Every image in containers: read-only, signals, names, boto3, testcontainers (needs Docker)
+	PATH="$$(tools/clients.sh):$$PATH" python3 -m pytest --quiet -p no:cacheprovider deploy/images/tests
+	cargo test --locked --manifest-path deploy/images/tests/testcontainers-rust/Cargo.toml
+
 ##@ Continuous integration
 .PHONY: ci
 ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test report-test guide contract chart-test apiserver ## What CI runs, in order, stopping at the first failure

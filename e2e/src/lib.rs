@@ -16,6 +16,7 @@ pub mod control_plane;
 pub mod eventually;
 pub mod fake_cluster;
 pub mod features;
+mod http_exchange;
 pub mod invariants;
 pub mod kind;
 pub mod kubelet;

@@ -3,8 +3,9 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
-use crate::backend::{Program, keep_log};
+use crate::backend::{BackendName, Program, keep_log};
 use crate::features::Scenario;
+use crate::permissions::Permission;
 use crate::place::{Place, Places, Seat};
 use crate::scenario::{On, START, Task};
 use crate::under_test::UnderTest;
@@ -62,6 +63,8 @@ pub struct Options {
     pub jobs: usize,
     /// Whether scenarios that wait for long are run in real time as well.
     pub long: bool,
+    /// What is taken away in each scenario, by its place in the list; nothing where this list ends.
+    pub without: Vec<Permission>,
     /// What places are made of, for the backends that have some.
     pub places: Option<Places>,
     /// A folder in which the logs of all processes of a failed scenario are kept.
@@ -81,6 +84,7 @@ impl Options {
             twice: false,
             jobs: 1,
             long: false,
+            without: Vec::new(),
             places: None,
             logs: None,
             journals: None,
@@ -137,7 +141,11 @@ fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     if waits && !options.on.is_virtual() {
         return Some(CLOCK);
     }
-    let is_alone = || options.on.is_virtual() || Program::of(&options.on.controller.other()).is_err();
+    let is_alone = || {
+        options.on.is_virtual()
+            || options.on.backend == BackendName::Kind
+            || Program::of(&options.on.controller.other()).is_err()
+    };
     if tagged(SECOND_CONTROLLER) && is_alone() {
         return Some(SECOND_CONTROLLER);
     }
@@ -150,7 +158,10 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options, place: Option<P
     let run = |run: u32| {
         let task = Task {
             scenario: scenario.clone(),
-            on: options.on.clone(),
+            on: On {
+                without: options.without.get(index).or(options.on.without.as_ref()).cloned(),
+                ..options.on.clone()
+            },
             seed: options.seed,
             pinned: options.pinned,
             journal: journal(run),

@@ -68,7 +68,7 @@ impl Tool {
     /// # Errors
     /// Where it is nowhere, and where a variable names something that is not there.
     pub fn find(self) -> Result<PathBuf, Missing> {
-        self.find_in(&|name| env::var_os(name).map(PathBuf::from).filter(|value| !value.as_os_str().is_empty()))
+        self.find_in(&variable)
     }
 
     fn find_in(self, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, Missing> {
@@ -80,7 +80,8 @@ impl Tool {
             };
         }
         let assets = variable("KUBEBUILDER_ASSETS").map(|folder| folder.join(self.name()));
-        let built = cache(variable).map(|folder| folder.join(format!("{}-{}", self.name(), self.version())));
+        let built =
+            cache(variable).map(|folder| folder.join("tools").join(format!("{}-{}", self.name(), self.version())));
         let installed = variable("PATH").filter(|_| self.is_installed_by_people());
         let installed = installed.iter().flat_map(env::split_paths).map(|folder| folder.join(self.name()));
         let found = assets.into_iter().chain(built).chain(installed).find(|path| path.is_file());
@@ -88,10 +89,18 @@ impl Tool {
     }
 }
 
-/// Where `make tools` puts programs.
+/// What is kept from one run to the next on this machine.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    cache(&variable)
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).map(PathBuf::from).filter(|value| !value.as_os_str().is_empty())
+}
+
 fn cache(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let base = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    base.map(|base| base.join("trysquare/tools"))
+    base.map(|base| base.join("trysquare"))
 }
 
 /// The folder of the CRDs that belong to a program of upstream's controller.

@@ -8,16 +8,16 @@ use super::seen::Watcher;
 use super::{Backend, BackendName};
 use crate::account::{self, Account, Pace, REGION};
 use crate::chronicle::{Sighting, follow, follow_instances};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, STS};
 use crate::control_plane::audit::{Entry, Follower, Names};
 use crate::control_plane::{self, Access, User, free_ports};
 use crate::fake_cluster::{FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::loopback;
-use crate::permissions::Permission;
+use crate::permissions::{Permission, iam};
 use crate::place::Place;
 use crate::recorder::Recorder;
-use crate::release;
+use crate::release::{self, RELEASE};
 use crate::scenario::On;
 use crate::temporary::TemporaryFolder;
 use crate::under_test::UnderTest;
@@ -45,6 +45,8 @@ const AUDIT_EVERY: Duration = Duration::from_millis(50);
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// How long a controller may take to end once it is asked to, which is what a pod is given.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+/// Who signs the tokens of ServiceAccounts, as IAM writes it.
+const ISSUER: &str = "kubernetes.default.svc";
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -145,6 +147,7 @@ impl RealTime {
                 families: families.clone(),
                 served,
                 pace,
+                enforce_iam: on.enforce_iam,
             }
         };
         let changed = Arc::new(Notify::new());
@@ -176,7 +179,7 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 let (kube, serving) = (cluster.kube.clone(), certificate.clone());
                 parts.spawn_local(async move { Ok(kube.serve(listener, &serving).await?) });
                 ApiServer::Fake { cluster: Box::new(cluster), certificate, url }
@@ -200,20 +203,24 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
-                parts.spawn_local(remove_dead_nodes(cloud_controller, account.instance_exists()));
+                parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
                 ApiServer::Genuine { account: Box::new(account), access, administrator, names }
             }
             (other, _) => bail!("no cluster was made ready for the backend {other}"),
         };
         let account = api.account();
-        observe_ec2(&account.ec2, recorder.clone(), changed);
+        observe_ec2(&account.ec2, recorder.clone(), invariants.clone(), changed);
         let ec2 = account.ec2.clone();
         parts.spawn_local(async move { Ok(ec2.serve(ec2_listener).await?) });
         environment.extend(account.controller_environment());
         environment.extend(process_environment(&ec2_url, REGION));
+        if on.enforce_iam {
+            account.ec2.cloud().add_oidc_provider(&format!("https://{ISSUER}"), &[STS]);
+            account.deploy_stack(Some(ISSUER), on.without.as_ref())?;
+        }
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;
         let (replicas, name, controller) = (BTreeMap::new(), on.backend, on.controller);
@@ -235,6 +242,37 @@ impl RealTime {
 }
 
 impl RealTime {
+    /// What a controller signs its calls with where policies decide: a session of its role, which ours gets for the token of
+    /// its ServiceAccount, as on EKS; fake-kube makes no tokens, and the role trusts no other account.
+    async fn credentials(&self, replica: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        if !self.account().options().enforce_iam {
+            return Ok(BTreeMap::new());
+        }
+        let variables = match &self.api {
+            ApiServer::Genuine { administrator, .. } if self.controller == UnderTest::Ours => {
+                let token = release::token(administrator, RELEASE, Some(STS)).await?;
+                let file = self.folder.path().join(format!("{replica}.token"));
+                std::fs::write(&file, token).context("writing the controller's token")?;
+                let role = format!("arn:aws:iam::{}:role/{}", self.account().account_id(), iam::role());
+                vec![
+                    ("AWS_ROLE_ARN", role),
+                    ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string()),
+                    ("AWS_ACCESS_KEY_ID", String::new()),
+                    ("AWS_SECRET_ACCESS_KEY", String::new()),
+                ]
+            }
+            _ => {
+                let session = self.account().ec2.cloud().assume_role(&iam::role(), RELEASE)?;
+                vec![
+                    ("AWS_ACCESS_KEY_ID", session.access_key_id),
+                    ("AWS_SECRET_ACCESS_KEY", session.secret_access_key),
+                    ("AWS_SESSION_TOKEN", session.session_token),
+                ]
+            }
+        };
+        Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     /// The account in fake-ec2.
     pub(crate) fn account(&self) -> &Account {
         self.api.account()
@@ -283,7 +321,7 @@ pub(crate) async fn follow_audit(mut audit: Follower, tell: impl Fn(&Entry)) -> 
 }
 
 /// Follows every kind that the invariants or the chronicle ask about.
-fn follow_objects(
+pub(super) fn follow_objects(
     parts: &mut JoinSet<anyhow::Result<()>>,
     mirror: &Mirror,
     client: &kube::Client,
@@ -307,8 +345,14 @@ fn follow_objects(
     }
 }
 
+/// Whether the instance behind a provider id exists, for whoever may be kept waiting for the answer.
+pub(crate) fn instance_exists(account: &Account) -> impl AsyncFn(&str) -> bool + use<> {
+    let exists = account.instance_exists();
+    async move |provider_id: &str| exists(provider_id)
+}
+
 /// What AWS's cloud controller does: a node that is not ready and whose instance is gone is deleted.
-pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl AsyncFn(&str) -> bool) -> anyhow::Result<()> {
     let api = Api::<Node>::all(client);
     loop {
         tokio::time::sleep(NODE_MONITOR_PERIOD).await;
@@ -316,7 +360,7 @@ pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str
         let Ok(nodes) = api.list(&ListParams::default()).await else { continue };
         for node in nodes {
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
-            if !crate::things::is_ready(&node) && !exists(&provider_id) {
+            if !crate::things::is_ready(&node) && !exists(&provider_id).await {
                 let _ = api.delete(&node.name_any(), &DeleteParams::default()).await;
             }
         }
@@ -366,6 +410,7 @@ impl Backend for RealTime {
             .context("writing the controller's kubeconfig")?;
         let [metrics_port, health_port] = free_ports()?;
         let mut environment = self.environment.clone();
+        environment.extend(self.credentials(&user.name()).await?);
         environment.insert("KUBECONFIG".into(), kubeconfig.display().to_string());
         environment.insert("METRICS_PORT".into(), metrics_port.to_string());
         environment.insert("HEALTH_PROBE_PORT".into(), health_port.to_string());

@@ -7,7 +7,7 @@ pub(crate) mod contents;
 
 use crate::control_plane::{Definitions, audit, free_ports};
 use crate::release::{self, Release};
-use crate::under_test::UnderTest;
+use crate::tools;
 use anyhow::{Context, bail, ensure};
 use contents::Contents;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -25,8 +25,10 @@ const EC2_NODE_PORT: u16 = 30_456;
 const EC2_PORT: u16 = 4566;
 /// The namespace of fake-ec2.
 pub(crate) const EC2_NAMESPACE: &str = "trysquare";
-/// Where fake-ec2 is found by pods.
-pub(crate) const EC2_HOST: &str = "fake-ec2.trysquare";
+/// Where pods find fake-ec2.
+pub(crate) fn in_cluster_ec2_url() -> String {
+    format!("http://fake-ec2.{EC2_NAMESPACE}:{EC2_PORT}")
+}
 
 /// How long a new cluster may take until its nodes are ready: 20 s on an idle machine.
 const READY_WITHIN: &str = "300s";
@@ -48,16 +50,24 @@ pub struct Clusters {
     pub ec2_image: String,
     /// The chart.
     pub chart: PathBuf,
-    /// The chart, rendered.
+    /// The chart, rendered: what it would refuse is told before anything is made.
     pub release: Release,
     /// The definitions that go with the controller.
     pub definitions: Definitions,
-    /// The controller that will run.
-    pub controller: UnderTest,
     /// The folder of audit logs, one below it for each cluster.
     pub folder: PathBuf,
     /// Whether clusters stay when the run has ended, for the next one.
     pub keep: bool,
+}
+
+/// An image of this project, of this version.
+pub(crate) fn our_image(name: &str) -> String {
+    format!("ghcr.io/trysquare/{name}:{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Where the files of clusters are: they may outlive the process.
+pub(crate) fn folder() -> anyhow::Result<PathBuf> {
+    Ok(tools::cache_folder().context("neither XDG_CACHE_HOME nor HOME is set")?.join("kind-clusters"))
 }
 
 impl Clusters {
@@ -202,6 +212,8 @@ fn delete(kind: &Path, name: &str) {
 async fn create(of: &Clusters, name: &str, folder: &Path) -> anyhow::Result<()> {
     let audit = folder.join("audit");
     std::fs::create_dir_all(&audit).with_context(|| format!("cannot make the folder {}", audit.display()))?;
+    // It is this user's and not root's, whose the API server's would be.
+    std::fs::File::create(audit.join("audit.log")).context("making the audit log")?;
     let policy = folder.join("audit-policy.yaml");
     std::fs::write(&policy, audit::POLICY).with_context(|| format!("cannot write {}", policy.display()))?;
     let [port] = free_ports()?;

@@ -2,7 +2,7 @@
 
 use super::{Options, ec2_bounds, files, from_nothing, listen, reachable};
 use crate::account::{self, Account, Pace};
-use crate::backend::{BackendName, HEARTBEAT, definitions_of, follow_audit, remove_dead_nodes};
+use crate::backend::{BackendName, HEARTBEAT, definitions_of, follow_audit, instance_exists, remove_dead_nodes};
 use crate::control_plane::audit::{Follower, Names};
 use crate::control_plane::{self, ControlPlane, Definitions, Programs, User};
 use crate::fake_cluster::{self, FakeCluster, aws_call, kube_call};
@@ -61,6 +61,7 @@ impl Cluster {
             families: Vec::new(),
             served: Some((url.to_owned(), files::base64(authority_pem))),
             pace,
+            enforce_iam: false,
         };
         let definitions = match &options.controller {
             Some(controller) => definitions_of(controller)?,
@@ -115,7 +116,7 @@ impl Cluster {
                     runtime,
                 ));
                 let cloud_controller = access.client(User::CloudController).await?;
-                parts.spawn_local(remove_dead_nodes(cloud_controller, account.instance_exists()));
+                parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
                 parts.spawn_local(async move {
                     loop {
                         plane.check()?;
