@@ -320,6 +320,16 @@ mod tests {
     }
 
     #[test]
+    fn a_call_without_an_answer_tells_its_causes_once_and_on_one_line() {
+        let tried = "no credentials found in chain. Attempted:\n  Environment: not set\n";
+        let error = SdkError::<std::fmt::Error, HttpResponse>::construction_failure(tried);
+        let message = one_line(&chain(&error));
+        assert!(message.ends_with("no credentials found in chain. Attempted: Environment: not set"), "{message}");
+        let error = AwsError::of_answer("EC2", "DescribeInstanceTypes", "", "timed out");
+        assert_eq!(error.to_string(), "EC2.DescribeInstanceTypes: timed out");
+    }
+
+    #[test]
     fn launch_failures_are_named_by_the_first_matching_text() {
         for (text, expected) in [
             ("AuthFailure.ServiceLinkedRoleCreationNotPermitted: no", "SpotSLRCreationFailed"),
