@@ -271,8 +271,8 @@ impl<E: Ec2> Cloud for FakeCloud<E> {
         let profile = self.node_group_role(group).await?;
         let user_data = self.node_group_user_data(group).await?;
         // Auto Scaling spreads a group over its zones.
-        let of_group = |instance: &&Value| instance["tags"]["eks:nodegroup-name"] == *group;
-        let subnet = self.subnet(self.resources("instances").await?.iter().filter(of_group).count())?;
+        let of_group = |instance: &&Instance| instance.tags.get("eks:nodegroup-name").is_some_and(|name| name == group);
+        let subnet = self.subnet(self.ec2.instances().await?.iter().filter(of_group).count())?;
         let more = [("IamInstanceProfile.Name", profile), ("UserData", user_data)];
         let instance = self.run_instance(subnet, &more).await?;
         let cluster = self.cluster.as_str();
