@@ -1,11 +1,11 @@
 //! An AWS account in fake-ec2 with the stage that a Karpenter user sets before the first node, the kubelets of its
 //! instances, and what a controller is told about it. The API server beside it may be any.
 
-use crate::cloud::FakeCloud;
+use crate::cloud::{Ec2, FakeCloud, RemoteEc2, Start};
 use crate::kubelet::{self, Kubelets};
 use crate::recorder::Recorder;
 use controller_clock::Clock;
-use fake_ec2::{Bootstrap, FakeEc2};
+use fake_ec2::{Bootstrap, Bootstrapped, FakeEc2};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -56,14 +56,25 @@ impl Pace {
     }
 }
 
-/// The account and what lives in it.
-pub struct Account {
+/// The account and what lives in it; in a fake-ec2 in this process, unless it is said to be elsewhere.
+pub struct Account<E = FakeEc2> {
     /// EC2, SQS and the others.
-    pub ec2: FakeEc2,
+    pub ec2: E,
     /// The account, as scenarios and kubelets see it.
-    pub cloud: Rc<FakeCloud>,
+    pub cloud: Rc<FakeCloud<E>>,
     options: Options,
     bootstrap: Bootstrap,
+}
+
+impl Options {
+    fn bootstrap(&self) -> Bootstrap {
+        let mut bootstrap = Bootstrap::named(CLUSTER);
+        if let Some((endpoint, certificate_authority)) = self.served.clone() {
+            bootstrap.endpoint = endpoint;
+            bootstrap.certificate_authority = certificate_authority;
+        }
+        bootstrap
+    }
 }
 
 impl Account {
@@ -77,12 +88,41 @@ impl Account {
             ..Default::default()
         };
         let ec2 = FakeEc2::new(config, options.clock.clone());
-        let mut bootstrap = Bootstrap::named(CLUSTER);
-        if let Some((endpoint, certificate_authority)) = options.served.clone() {
-            bootstrap.endpoint = endpoint;
-            bootstrap.certificate_authority = certificate_authority;
+        let stage = ec2.cloud().bootstrap(options.bootstrap());
+        Self::staged(ec2, options, stage)
+    }
+
+    /// Whether the instance behind a provider id exists.
+    pub fn instance_exists(&self) -> impl Fn(&str) -> bool + Send + Sync + use<> {
+        let cloud = self.ec2.cloud();
+        move |provider_id: &str| {
+            let id = provider_id.rsplit('/').next().unwrap_or_default();
+            cloud.instance(id).is_some_and(|instance| instance.state != fake_ec2::State::Terminated)
         }
-        let stage = ec2.cloud().bootstrap(bootstrap.clone());
+    }
+}
+
+impl Account<RemoteEc2> {
+    /// The account of a fake-ec2 in another process, set back to its stage. Its clock must be the system's.
+    ///
+    /// # Errors
+    /// Where it does not answer, or refuses to be set up so.
+    pub async fn reset(ec2: RemoteEc2, options: Options) -> anyhow::Result<Self> {
+        let start = Start {
+            seed: options.seed,
+            region: &options.region,
+            families: &options.families,
+            pace: &options.pace.ec2,
+            bootstrap: &options.bootstrap(),
+        };
+        let stage = ec2.reset(&start).await?;
+        Ok(Self::staged(ec2, options, stage))
+    }
+}
+
+impl<E: Ec2> Account<E> {
+    fn staged(ec2: E, options: Options, stage: Bootstrapped) -> Self {
+        let bootstrap = options.bootstrap();
         let cloud = FakeCloud::new(ec2.clone(), options.clock.clone(), CLUSTER, &options.region, stage);
         Self { ec2, cloud: Rc::new(cloud), options, bootstrap }
     }
@@ -102,7 +142,7 @@ impl Account {
         &self,
         client: kube::Client,
         recorder: Recorder,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ) -> impl Future<Output = anyhow::Result<()>> + use<E> {
         let cluster = kubelet::Cluster {
             name: CLUSTER.into(),
             endpoint: self.bootstrap.endpoint.clone(),
@@ -111,15 +151,6 @@ impl Account {
         };
         let Options { clock, seed, pace, .. } = self.options.clone();
         Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder).run()
-    }
-
-    /// Whether the instance behind a provider id exists.
-    pub fn instance_exists(&self) -> impl Fn(&str) -> bool + Send + Sync + use<> {
-        let cloud = self.ec2.cloud();
-        move |provider_id: &str| {
-            let id = provider_id.rsplit('/').next().unwrap_or_default();
-            cloud.instance(id).is_some_and(|instance| instance.state != fake_ec2::State::Terminated)
-        }
     }
 
     /// The environment of a controller for this cluster, as the chart would set it. The sockets that metrics and health would

@@ -8,6 +8,7 @@ use crate::cloud::queue::Queue;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +51,16 @@ impl Bootstrap {
     }
 }
 
+/// Whether EKS takes this name for a cluster.
+pub fn is_cluster_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    first && text.len() <= 100 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// What [`Control::bootstrap`](crate::Control::bootstrap) created.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct Bootstrapped {
     pub vpc_id: String,

@@ -51,6 +51,42 @@ impl std::fmt::Display for UnknownResource {
 
 impl std::error::Error for UnknownResource {}
 
+/// An instance, and what the rest of the account says of it.
+#[derive(Clone, Debug)]
+pub struct WholeInstance {
+    /// The instance.
+    pub instance: Instance,
+    /// The name of its image, while that exists.
+    pub image_name: Option<String>,
+    /// The memory of its type.
+    pub memory_mib: Option<u64>,
+    /// The role that its instance profile holds now: its credentials are what the instance gets next.
+    pub role: Option<String>,
+    /// At the present price, which is what it costs from now on.
+    pub usd_per_hour: Option<f64>,
+}
+
+impl WholeInstance {
+    pub(crate) fn of(cloud: &Cloud, instance: &Instance) -> Self {
+        let profile = instance.profile.as_ref().and_then(|profile| {
+            cloud.identity.profiles.get(&profile.name).filter(|present| present.arn == profile.arn)
+        });
+        Self {
+            image_name: cloud.images.images.get(&instance.image_id).map(|image| image.name.clone()),
+            memory_mib: cloud
+                .catalogue
+                .offering(instance.instance_type)
+                .map(|offering| offering.instance_type.memory_mib),
+            role: profile.and_then(|profile| profile.role.clone()),
+            usd_per_hour: match instance.capacity_type {
+                CapacityType::OnDemand => cloud.on_demand_price(instance.instance_type),
+                CapacityType::Spot => cloud.spot_price(instance.instance_type, &instance.zone).map(|(price, _)| price),
+            },
+            instance: instance.clone(),
+        }
+    }
+}
+
 /// Typed access to the account, for embedders. Cheap to clone.
 #[derive(Clone)]
 pub struct Control(FakeEc2);
@@ -62,8 +98,9 @@ impl Control {
     }
 
     /// Creates VPC, subnets, security group (both tagged for discovery), node role with its access entry, queue with the
-    /// event rules of the getting-started guide, and the EKS cluster.
+    /// event rules of the getting-started guide, and the EKS cluster. A reset through the control API does it again.
     pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        lock(&self.0.inner.bootstraps).push(options.clone());
         self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
     }
 
@@ -350,6 +387,11 @@ impl Control {
     /// Every instance, also terminated ones while they are still described, by id.
     pub fn instances(&self) -> Vec<Instance> {
         self.0.locked(|cloud, _| cloud.instances.values().cloned().collect())
+    }
+
+    /// Every instance as [`Control::instances`], with what the rest of the account says of it.
+    pub fn whole_instances(&self) -> Vec<WholeInstance> {
+        self.0.locked(|cloud, _| cloud.instances.values().map(|one| WholeInstance::of(cloud, one)).collect())
     }
 
     /// One instance.

@@ -35,7 +35,7 @@ mod server;
 mod socket;
 mod wire;
 
-pub use bootstrap::{Bootstrap, Bootstrapped};
+pub use bootstrap::{Bootstrap, Bootstrapped, is_cluster_name};
 pub use cloud::capacity::CapacityType;
 pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regions};
 pub use cloud::identity::{AccessEntry, Cluster, Credentials, InstanceProfile, PodIdentityAssociation, Role};
@@ -52,7 +52,7 @@ pub use cloud::reservation::{CapacityReservation, PlacementGroup};
 pub use cloud::tags::Tags;
 pub use config::{Config, Iam, Limits, Pace};
 pub use connector::InProcessClient;
-pub use control::{Control, Impairment, UnknownResource};
+pub use control::{Control, Impairment, UnknownResource, WholeInstance};
 pub use error::ApiError;
 pub use fault::{Calls, FaultId, FaultRule, Outcome};
 pub use journal::{Denial, JournalEntry};

@@ -76,7 +76,7 @@ struct Arguments {
     /// Offer these instance families alone, such as m5,c7g [default: the whole catalogue].
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     families: Vec<String>,
-    /// A further host name under which /_trysquare/ answers, such as a container's; may be repeated.
+    /// A further host name or address under which /_trysquare/ answers, such as a container's; may be repeated.
     #[arg(long, value_name = "NAME")]
     control_host: Vec<String>,
     /// How much to tell on standard error; info is a line for each call.
@@ -141,11 +141,8 @@ fn account(text: &str) -> Result<String, String> {
     }
 }
 
-/// EKS's rule for names of clusters.
 fn cluster(text: &str) -> Result<String, String> {
-    let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    match first && text.len() <= 100 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
+    match fake_ec2::is_cluster_name(text) {
         true => Ok(text.into()),
         false => {
             Err("a cluster's name has up to 100 letters, digits, - and _, and begins with a letter or digit".into())

@@ -1,6 +1,7 @@
 //! HTTP to protocol to action to answer; the clock, the lock and the waiting are here and nowhere else. `socket` listens.
 
 use crate::actions::{self, Context, Step};
+use crate::bootstrap::Bootstrap;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::connector::InProcessClient;
@@ -29,6 +30,9 @@ pub struct FakeEc2 {
 
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
+    /// As it was started: what a reset goes back to.
+    pub(crate) config: Config,
+    pub(crate) bootstraps: Mutex<Vec<Bootstrap>>,
     cloud: Mutex<Cloud>,
     /// Rings after every change that someone may wait for. Waiters are woken in the order in which they came, which
     /// keeps runs repeatable (a watch channel would pick at random).
@@ -61,9 +65,17 @@ impl std::fmt::Debug for FakeEc2 {
 impl FakeEc2 {
     /// An empty account in one region.
     pub fn new(config: Config, clock: Clock) -> Self {
-        let cloud = Mutex::new(Cloud::new(config, clock.now()));
-        let (faults, journal, observers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { clock, cloud, changed: Notify::new(), faults, journal, observers }) }
+        let inner = Inner {
+            cloud: Mutex::new(Cloud::new(config.clone(), clock.now())),
+            clock,
+            config,
+            bootstraps: Mutex::default(),
+            changed: Notify::new(),
+            faults: Mutex::default(),
+            journal: Mutex::default(),
+            observers: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502; through

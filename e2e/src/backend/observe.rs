@@ -1,5 +1,6 @@
 //! Sends what goes over both wires of the fakes to the recorder.
 
+use crate::cloud::RemoteEc2;
 use crate::fake_cluster::{aws_call, kube_call};
 use crate::recorder::{Call, Recorder};
 use crate::story;
@@ -23,6 +24,18 @@ pub(super) fn observe_ec2(ec2: &FakeEc2, recorder: Recorder, changed: Arc<Notify
         record(&recorder, &aws_call(entry));
         changed.notify_one();
     }));
+}
+
+/// Follows what a fake-ec2 in another process is asked, for as long as the future lives.
+pub(super) fn follow_ec2(
+    ec2: &RemoteEc2,
+    recorder: Recorder,
+    changed: Arc<Notify>,
+) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ec2.follow_calls(move |entry| {
+        record(&recorder, &aws_call(entry));
+        changed.notify_one();
+    })
 }
 
 pub(super) fn record(recorder: &Recorder, call: &Call) {

@@ -65,7 +65,8 @@ impl Service {
         Self::EksAuth,
     ];
 
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
+    /// The service that [`Service::name`] calls so.
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.name() == name)
     }
 
