@@ -7,10 +7,10 @@ Feature: What the controller is allowed
     Given a cluster set up as the guides describe
     And the manifest "ec2-node-class.yaml" is applied
     And the manifest "node-pool-both-markets.yaml" is applied
-    And the manifest "web.yaml" is applied
-    And all 4 pods of Deployment "web" are Running within 3m
+    And the manifest "nginx.yaml" is applied
+    And all 10 pods of Deployment "nginx" are Running within 3m
     When a spot interruption notice arrives for the instance
-    Then all 4 pods of Deployment "web" are Running on another node within 3m
+    Then all 10 pods of Deployment "nginx" are Running on another node within 3m
     When somebody deletes NodePool "default"
     Then no NodeClaim exists within 5m
     And every launch and launch template carries the tags "kubernetes.io/cluster/demo", "eks:eks-cluster-name" and "karpenter.sh/nodepool"

@@ -8,20 +8,23 @@ use anyhow::ensure;
 const TAGGED: [&str; 3] = ["ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateLaunchTemplate"];
 
 pub(super) fn register(steps: &mut Vocabulary) {
-    steps.add("every launch and launch template carries the tags {string}, {string} and {string}", |world, arguments| {
-        Box::pin(async move {
-            let calls = world.cloud().calls().await?;
-            let made: Vec<_> = calls.iter().filter(|call| TAGGED.contains(&call.name.as_str())).collect();
-            ensure!(!made.is_empty(), "nothing was launched");
-            for call in made {
-                for tag in [0, 1, 2].map(|index| arguments.text(index)) {
-                    let carried = call.ending(".Key").any(|(_, key)| key == tag);
-                    ensure!(carried, "{} at {} has no tag {tag}: {:?}", call.name, call.at, call.parameters);
+    steps.add(
+        "every launch and launch template carries the tags {string}, {string} and {string}",
+        |world, arguments| {
+            Box::pin(async move {
+                let calls = world.cloud().calls().await?;
+                let made: Vec<_> = calls.iter().filter(|call| TAGGED.contains(&call.name.as_str())).collect();
+                ensure!(!made.is_empty(), "nothing was launched");
+                for call in made {
+                    for tag in [0, 1, 2].map(|index| arguments.text(index)) {
+                        let carried = call.ending(".Key").any(|(_, key)| key == tag);
+                        ensure!(carried, "{} at {} has no tag {tag}: {:?}", call.name, call.at, call.parameters);
+                    }
                 }
-            }
-            Ok(())
-        })
-    });
+                Ok(())
+            })
+        },
+    );
     steps.add("no call of the controller was refused", |world, _| {
         Box::pin(async move {
             let calls = world.cloud().calls().await?;
