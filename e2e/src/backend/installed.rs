@@ -412,6 +412,7 @@ impl Backend for Installed {
 
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let pod = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
+        self.ended.take();
         let pods = self.pods();
         // The one that goes when there is one replica less.
         let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1000"}}});
