@@ -218,6 +218,8 @@ impl RealTime {
         environment.extend(process_environment(&ec2_url, REGION));
         if on.enforce_iam {
             account.deploy_stack(on.without.as_ref())?;
+            // Each replica gets its own.
+            environment.retain(|name, _| !["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].contains(&name.as_str()));
         }
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;
@@ -252,12 +254,7 @@ impl RealTime {
                 let file = self.folder.path().join(format!("{replica}.token"));
                 std::fs::write(&file, token).context("writing the controller's token")?;
                 let role = format!("arn:aws:iam::{}:role/{}", self.account().account_id(), iam::role());
-                vec![
-                    ("AWS_ROLE_ARN", role),
-                    ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string()),
-                    ("AWS_ACCESS_KEY_ID", String::new()),
-                    ("AWS_SECRET_ACCESS_KEY", String::new()),
-                ]
+                vec![("AWS_ROLE_ARN", role), ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string())]
             }
             _ => {
                 let session = self.account().ec2.cloud().assume_role(&iam::role(), RELEASE)?;
