@@ -114,12 +114,13 @@ def test_fake_ec2_answers_boto3_and_ends_at_once(fake_ec2):
     assert took_s < 5, "it is the container's first process, to which the kernel delivers only signals that are watched for"
 
 
-def test_a_container_finds_another_by_its_name(fake_ec2, start, network):
+def test_a_container_finds_another_by_its_name(network, fake_ec2):
     fake_ec2("--network", network, "--name", f"{network}-ec2", arguments=["--control-host", f"{network}-ec2"])
     look = ["--network", network, image("trysquare"), "cloud", "--format", "json"]
     told = docker("run", "--rm", *RESTRICTED, *look, "--endpoint-url", f"http://{network}-ec2:4566").stdout
     assert json.loads(told)["instances"] == []
-    nobody = docker("run", "--rm", *RESTRICTED, *look, "--endpoint-url", "http://nobody.invalid:4566", check=False)
+    once = ["--dns-option", "timeout:1", "--dns-option", "attempts:1"]
+    nobody = docker("run", "--rm", *RESTRICTED, *once, *look, "--endpoint-url", "http://nobody.invalid:4566", check=False)
     assert nobody.returncode == 3, nobody.stderr
 
 
