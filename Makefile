@@ -74,6 +74,11 @@ apiserver: build ## The @essential scenarios with our controller on a genuine co
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
+.PHONY: kind-image
+kind-image: ## A kind node image where no image registry is reachable, and the Docker Engine for it (root, Debian; tools/kind/README.md)
+	tools/kind/engine.sh
+	tools/kind/image.sh
+
 .PHONY: contract
 contract: build ## fake-kube beside a genuine control plane: request sequences, definitions, both schedulers
 	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager karpenter
@@ -98,6 +103,26 @@ report-test: build ## report.html and conformance.html against their JSON, in a 
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
 
 ##@ Deploying
+.PHONY: cloud-lint cloud-test chart-test deploy-readme
+cloud-lint: ## The CloudFormation template, the other YAML of deploy and the workflows (needs Go, Python)
+	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
+	cfn-lint deploy/cloudformation/*.yaml; \
+	yamllint --strict deploy/cloudformation deploy/eksctl deploy/manifests .github; \
+	go run github.com/rhysd/actionlint/cmd/actionlint@$$ACTIONLINT
+
+cloud-test: ## What stands in deploy against the controller's calls, eksctl's schema and a workstation (needs Go, Python)
+	PATH="$$(tools/clients.sh):$$PATH"; . tools/versions; \
+	EKSCTL_MODULE=$$(go mod download -json github.com/weaveworks/eksctl@$$EKSCTL | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') \
+		python3 -m pytest --quiet -p no:cacheprovider deploy/cloud-tests
+
+deploy-readme: build ## Run every command of deploy/README.md that needs no account, in order (needs Go, Python)
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager
+	mkdir -p target/bin && ln -sf "$$(tools/build.sh helm)" target/bin/helm
+	PATH="$(CARGO_TARGET_DIR)/debug:$$(tools/clients.sh):$$PWD/target/bin:$$PATH" python3 tools/guide.py deploy/README.md
+
+chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
+	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests
+
 .PHONY: images images-twice images-test
 images: ## The images controller, fake-ec2 and trysquare, FROM scratch, into target/images and Docker, with their sizes
 	tools/images.py
@@ -111,7 +136,7 @@ images-test: images ## Every image in containers: read-only, signals, names, bot
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint demo twice test kubectl-test clients-test report-test guide contract apiserver ## What CI runs, in order, stopping at the first failure
+ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test report-test guide contract chart-test apiserver ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

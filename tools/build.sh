@@ -2,7 +2,7 @@
 # Builds the genuine programs that Trysquare is compared with from their published Go modules, each once, into a cache
 # outside the checkout, and prints where each one is.
 #
-#   tools/build.sh                      all of them
+#   tools/build.sh                      all of them, but those that only a node image holds
 #   tools/build.sh kubectl helm         these
 #   tools/build.sh --tidy               make the go.mod files follow tools/versions
 set -euo pipefail
@@ -10,18 +10,21 @@ cd "$(dirname "$0")"
 . ./versions
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trysquare/tools
-programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl etcd helm karpenter)
+programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl etcd helm karpenter kind)
+# Built where tools/kind/image.sh asks for them: with a published node image nobody needs them.
+node_programs=(kubeadm kubelet kube-proxy)
 
 # of PROGRAM: the folder of its module, the package that is built and its version.
 of() {
   case $1 in
-    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
+    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubeadm | kubelet | kube-proxy)
       echo "kubernetes k8s.io/kubernetes/cmd/$1 $KUBERNETES k8s.io/kubernetes" ;;
     etcd) echo "etcd go.etcd.io/etcd/server/v3 $ETCD go.etcd.io/etcd/server/v3" ;;
     helm) echo "helm helm.sh/helm/v3/cmd/helm $HELM helm.sh/helm/v3" ;;
     karpenter)
       echo "karpenter github.com/aws/karpenter-provider-aws/cmd/controller $KARPENTER github.com/aws/karpenter-provider-aws" ;;
-    *) echo "tools: there is no program $1; there are: ${programs[*]}" >&2; return 2 ;;
+    kind) echo "kind sigs.k8s.io/kind $KIND sigs.k8s.io/kind" ;;
+    *) echo "tools: there is no program $1; there are: ${programs[*]} ${node_programs[*]}" >&2; return 2 ;;
   esac
 }
 
@@ -34,7 +37,13 @@ link_flags() {
         flags+=" -X $package.gitVersion=$2 -X $package.gitMajor=1 -X $package.gitMinor=$(cut -d. -f2 <<< "$2")"
         flags+=" -X $package.gitTreeState=clean"
       done ;;
-    helm) flags=" -X helm.sh/helm/v3/internal/version.version=$2" ;;
+    helm)
+      flags=" -X helm.sh/helm/v3/internal/version.version=$2"
+      # The Kubernetes that it renders for without a cluster, which else is one of years ago.
+      for package in chartutil lint/rules; do
+        flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMajor=1"
+        flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMinor=$(cut -d. -f2 <<< "$KUBERNETES")"
+      done ;;
     karpenter) flags=" -X sigs.k8s.io/karpenter/pkg/operator.Version=${2#v}" ;;
   esac
   echo "-s -w$flags"
@@ -70,7 +79,7 @@ build() {
 
 tidy() {
   local program folder package version module
-  for program in kubectl etcd helm karpenter; do
+  for program in kubectl etcd helm karpenter kind; do
     read -r folder package version module <<< "$(of "$program")"
     echo "tools: $folder $version" >&2
     (
@@ -87,6 +96,8 @@ tidy() {
       go mod tidy
     )
   done
+  # The node image's CoreDNS is a main package of its own: it names the plugins that are compiled in.
+  (cd kind/coredns && go mod edit -require "github.com/coredns/coredns@$COREDNS" && go mod tidy)
 }
 
 mkdir -p "$cache"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the guide as a reader would: every console block, in order, and compares what comes with what the guide shows.
+"""Runs a guide as a reader would: every block, in order, and compares what comes with what the guide shows.
 
     tools/guide.py [--keep-going] [FILE…]      docs/guide/*.md in the order of their names by default
 
@@ -10,6 +10,9 @@ number of lines. The first word after ```console says more:
     ```console background     the command stays; its output is waited for, line by line, and it ends with the guide
     ```console exit=1         the last command of the block ends with this code instead of 0
     ```console retry          the last command is tried again for a minute until its output is right
+
+A block fenced with ```sh run is for pasting as a whole: each of its commands must succeed, whatever it prints. Other blocks,
+```sh alone among them, are not run: they need what is not here, such as an account that costs money.
 
 All other commands of all files share one shell, as one terminal would. Needs trysquare, kubectl, aws and a python3 with boto3 on the PATH.
 Exit codes: 0 all as shown, 1 something differs, 2 wrong usage.
@@ -40,11 +43,11 @@ class Differs(Exception):
 
 
 def blocks(path):
-    """Yields (line number, words after ```console, lines) of every console block."""
+    """Yields (line number, words after ```, lines) of every block that is to be run."""
     found, words, start = None, [], 0
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        if found is None and line.startswith("```console"):
-            found, words, start = [], line[len("```console"):].split(), number
+        if found is None and (line.startswith("```console") or line.split() == ["```sh", "run"]):
+            found, words, start = [], line[len("```"):].split(), number
         elif found is not None and line.startswith("```"):
             yield start, words, found
             found = None
@@ -54,8 +57,11 @@ def blocks(path):
         raise SystemExit(f"{path}:{start}: the block does not end")
 
 
-def commands(lines):
+def commands(words, lines):
     """Splits a block into (line number, command, expected lines)."""
+    if words == ["sh", "run"]:
+        script = "\n".join(line for _, line in lines)
+        return [(lines[0][0], f"failed=0; trap failed=1 ERR\n{script}\ntrap - ERR; (exit $failed)", ["…"])]
     result = []
     for number, line in lines:
         if line.startswith("$ "):
@@ -186,7 +192,7 @@ def run_file(path, shell, background, keep_going):
     """Runs a file's blocks; answers how many commands were as shown and how many differed."""
     right = wrong = 0
     for _, words, lines in blocks(path):
-        listed = commands(lines)
+        listed = commands(words, lines)
         for index, (number, command, expected) in enumerate(listed):
             last = index == len(listed) - 1
             code = next((int(word[5:]) for word in words if word.startswith("exit=")), 0) if last else 0
@@ -198,7 +204,8 @@ def run_file(path, shell, background, keep_going):
                 else:
                     run_command(shell, command, expected, code, "retry" in words and last)
                 right += 1
-                print(f"as shown  {path.name}:{number}  {command.splitlines()[0]}  ({time.monotonic() - started:.1f} s)", flush=True)
+                shown = lines[0][1] if words == ["sh", "run"] else command.splitlines()[0]
+                print(f"as shown  {path.name}:{number}  {shown}  ({time.monotonic() - started:.1f} s)", flush=True)
             except Differs as difference:
                 wrong += 1
                 print(f"DIFFERS   {path.name}:{number}  {command}\n  {difference}", flush=True)

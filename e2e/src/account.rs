@@ -1,12 +1,18 @@
 //! An AWS account in fake-ec2 with the stage that a Karpenter user sets before the first node, the kubelets of its
 //! instances, and what a controller is told about it. The API server beside it may be any.
 
-use crate::cloud::FakeCloud;
+use crate::cloud::{Ec2, FakeCloud, RemoteEc2, Start};
 use crate::kubelet::{self, Kubelets};
+use crate::permissions::{Permission, iam};
 use crate::recorder::Recorder;
 use controller_clock::Clock;
-use fake_ec2::{Bootstrap, FakeEc2};
+use crate::release::RELEASE;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use fake_ec2::{Bootstrap, Bootstrapped, Control, FakeEc2, Iam};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +38,8 @@ pub struct Options {
     pub served: Option<(String, String)>,
     /// How fast instances and nodes come and go.
     pub pace: Pace,
+    /// Whether policies decide what the controller may do: those of the stack that the deploy README deploys.
+    pub enforce_iam: bool,
 }
 
 /// How fast instances and nodes come and go.
@@ -56,14 +64,49 @@ impl Pace {
     }
 }
 
-/// The account and what lives in it.
-pub struct Account {
+/// Sessions of the controller's role, as somebody gets them whom its trust policy lets in.
+struct RoleSessions(Control);
+
+impl fmt::Debug for RoleSessions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RoleSessions")
+    }
+}
+
+impl ProvideCredentials for RoleSessions {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        let session = self.0.assume_role(&iam::role(), RELEASE);
+        future::ProvideCredentials::ready(session.map_err(CredentialsError::not_loaded).map(|session| {
+            let expiry = std::time::SystemTime::from(session.expires_at);
+            let token = Some(session.session_token);
+            Credentials::new(session.access_key_id, session.secret_access_key, token, Some(expiry), "RoleSessions")
+        }))
+    }
+}
+
+/// The account and what lives in it; in a fake-ec2 in this process, unless it is said to be elsewhere.
+pub struct Account<E = FakeEc2> {
     /// EC2, SQS and the others.
-    pub ec2: FakeEc2,
+    pub ec2: E,
     /// The account, as scenarios and kubelets see it.
-    pub cloud: Rc<FakeCloud>,
+    pub cloud: Rc<FakeCloud<E>>,
     options: Options,
     bootstrap: Bootstrap,
+}
+
+impl Options {
+    fn bootstrap(&self) -> Bootstrap {
+        // What the stack makes is left to it.
+        let mut bootstrap = Bootstrap { prerequisites: !self.enforce_iam, ..Bootstrap::named(CLUSTER) };
+        if let Some((endpoint, certificate_authority)) = self.served.clone() {
+            bootstrap.endpoint = endpoint;
+            bootstrap.certificate_authority = certificate_authority;
+        }
+        bootstrap
+    }
 }
 
 impl Account {
@@ -74,17 +117,75 @@ impl Account {
             seed: options.seed,
             families: options.families.clone(),
             pace: options.pace.ec2.clone(),
+            iam: if options.enforce_iam { Iam::Enforce } else { Iam::Off },
             ..Default::default()
         };
         let ec2 = FakeEc2::new(config, options.clock.clone());
-        let mut bootstrap = Bootstrap::named(CLUSTER);
-        if let Some((endpoint, certificate_authority)) = options.served.clone() {
-            bootstrap.endpoint = endpoint;
-            bootstrap.certificate_authority = certificate_authority;
+        let stage = ec2.cloud().bootstrap(options.bootstrap());
+        Self::staged(ec2, options, stage)
+    }
+
+    /// Deploys the stack, whose policies decide from now on, admits the nodes' role as the guides do, and takes a permission
+    /// away.
+    ///
+    /// # Errors
+    /// Where the template cannot be deployed, or nothing in it gives the permission.
+    pub fn deploy_stack(&self, issuer: Option<&str>, without: Option<&Permission>) -> anyhow::Result<()> {
+        let cloud = self.ec2.cloud();
+        let parameters: Vec<(&str, &str)> = issuer.map(|issuer| ("OidcIssuer", issuer)).into_iter().collect();
+        iam::deploy(&cloud, &parameters)?;
+        cloud.set_access_entry(CLUSTER, &self.cloud.node_role_arn(), Some("EC2_LINUX"))?;
+        match without {
+            Some(Permission::Iam { statement, action }) => iam::take_away(&cloud, statement, action),
+            _ => Ok(()),
         }
-        let stage = ec2.cloud().bootstrap(bootstrap.clone());
+    }
+
+    /// What the controller signs its calls with in this process, where policies decide: sessions of its role, made anew before
+    /// they expire.
+    pub fn controller_credentials(&self) -> Option<SharedCredentialsProvider> {
+        self.options.enforce_iam.then(|| SharedCredentialsProvider::new(RoleSessions(self.ec2.cloud())))
+    }
+
+    /// Whether the instance behind a provider id exists.
+    pub fn instance_exists(&self) -> impl Fn(&str) -> bool + Send + Sync + use<> {
+        let cloud = self.ec2.cloud();
+        move |provider_id: &str| {
+            let id = provider_id.rsplit('/').next().unwrap_or_default();
+            cloud.instance(id).is_some_and(|instance| instance.state != fake_ec2::State::Terminated)
+        }
+    }
+}
+
+impl Account<RemoteEc2> {
+    /// The account of a fake-ec2 in another process, set back to its stage. Its clock must be the system's.
+    ///
+    /// # Errors
+    /// Where it does not answer, or refuses to be set up so.
+    pub async fn reset(ec2: RemoteEc2, options: Options) -> anyhow::Result<Self> {
+        let start = Start {
+            enforce_iam: options.enforce_iam,
+            seed: options.seed,
+            region: &options.region,
+            families: &options.families,
+            pace: &options.pace.ec2,
+            bootstrap: &options.bootstrap(),
+        };
+        let stage = ec2.reset(&start).await?;
+        Ok(Self::staged(ec2, options, stage))
+    }
+}
+
+impl<E: Ec2> Account<E> {
+    fn staged(ec2: E, options: Options, stage: Bootstrapped) -> Self {
+        let bootstrap = options.bootstrap();
         let cloud = FakeCloud::new(ec2.clone(), options.clock.clone(), CLUSTER, &options.region, stage);
         Self { ec2, cloud: Rc::new(cloud), options, bootstrap }
+    }
+
+    /// The account's number.
+    pub fn account_id(&self) -> String {
+        self.cloud.node_role_arn().split(':').nth(4).unwrap_or_default().to_owned()
     }
 
     /// How it was set up.
@@ -102,7 +203,7 @@ impl Account {
         &self,
         client: kube::Client,
         recorder: Recorder,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ) -> impl Future<Output = anyhow::Result<()>> + use<E> {
         let cluster = kubelet::Cluster {
             name: CLUSTER.into(),
             endpoint: self.bootstrap.endpoint.clone(),
@@ -111,15 +212,6 @@ impl Account {
         };
         let Options { clock, seed, pace, .. } = self.options.clone();
         Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder).run()
-    }
-
-    /// Whether the instance behind a provider id exists.
-    pub fn instance_exists(&self) -> impl Fn(&str) -> bool + Send + Sync + use<> {
-        let cloud = self.ec2.cloud();
-        move |provider_id: &str| {
-            let id = provider_id.rsplit('/').next().unwrap_or_default();
-            cloud.instance(id).is_some_and(|instance| instance.state != fake_ec2::State::Terminated)
-        }
     }
 
     /// The environment of a controller for this cluster, as the chart would set it. The sockets that metrics and health would

@@ -107,7 +107,7 @@ impl FakeCluster {
             region: Some(self.account.options().region.clone()),
             endpoint_url: Some("http://aws.embedded".into()),
             http_client: Some(SharedHttpClient::new(self.account.ec2.http_client())),
-            credentials: None,
+            credentials: self.account.controller_credentials(),
             simulated_time: Some(self.account.options().clock.clone()),
         };
         Ok(controller_aws::Clients::new(sdk).await?)

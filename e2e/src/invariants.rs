@@ -132,6 +132,7 @@ pub struct Invariants(Arc<Mutex<State>>);
 struct State {
     history: History,
     broken: Vec<String>,
+    refusal: Option<String>,
 }
 
 impl Invariants {
@@ -146,9 +147,21 @@ impl Invariants {
         }
     }
 
+    /// The controller was refused something that it has to be allowed.
+    pub fn refused(&self, caller: &str, answer: &str) {
+        let rule = format!("everything that the controller asks for is allowed to it: {caller} was answered: {answer}");
+        self.state().refusal.get_or_insert(rule);
+    }
+
+    /// What the controller was refused first. Who waits for what it was about to do waits in vain.
+    pub fn refusal(&self) -> Option<String> {
+        self.state().refusal.clone()
+    }
+
     /// The rule that was broken first, if any.
     pub fn broken(&self) -> Option<String> {
-        self.state().broken.first().cloned()
+        let state = self.state();
+        state.refusal.clone().or_else(|| state.broken.first().cloned())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -3,9 +3,10 @@
 //! Libraries keep process-wide state (retry budgets, hash seeds), so only a fresh process starts every scenario from the
 //! same place. The program starts itself again with a task on standard input and reads the result from standard output.
 
-use crate::backend::{Program, keep_log};
-use crate::control_plane::{Access, ControlPlane, Definitions, Programs};
+use crate::backend::{BackendName, Program, keep_log};
 use crate::features::Scenario;
+use crate::permissions::Permission;
+use crate::place::{Place, Places, Seat};
 use crate::scenario::{On, START, Task};
 use crate::under_test::UnderTest;
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
@@ -62,8 +63,10 @@ pub struct Options {
     pub jobs: usize,
     /// Whether scenarios that wait for long are run in real time as well.
     pub long: bool,
-    /// What control planes are made of, for the backend that has them.
-    pub control_planes: Option<ControlPlanes>,
+    /// What is taken away in each scenario, by its place in the list; nothing where this list ends.
+    pub without: Vec<Permission>,
+    /// What places are made of, for the backends that have some.
+    pub places: Option<Places>,
     /// A folder in which the logs of all processes of a failed scenario are kept.
     pub logs: Option<PathBuf>,
     /// A folder in which the journals are kept; without one, two runs that differ cannot be told where they do.
@@ -81,52 +84,11 @@ impl Options {
             twice: false,
             jobs: 1,
             long: false,
-            control_planes: None,
+            without: Vec::new(),
+            places: None,
             logs: None,
             journals: None,
         }
-    }
-}
-
-/// What control planes are made of.
-#[derive(Clone, Debug)]
-pub struct ControlPlanes {
-    /// The programs.
-    pub programs: Programs,
-    /// The definitions that are installed in each.
-    pub definitions: Definitions,
-    /// The folder of their files.
-    pub folder: PathBuf,
-}
-
-/// One control plane, used by one scenario after the other.
-struct Seat<'a> {
-    of: &'a ControlPlanes,
-    runtime: tokio::runtime::Runtime,
-    control_plane: Option<ControlPlane>,
-}
-
-impl<'a> Seat<'a> {
-    fn new(of: &'a ControlPlanes) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { of, runtime, control_plane: None })
-    }
-
-    /// A control plane as new.
-    fn ready(&mut self) -> anyhow::Result<Access> {
-        if let Some(used) = &mut self.control_plane
-            && self.runtime.block_on(used.reset()).is_err()
-        {
-            // Whatever it cannot forget goes with it.
-            self.control_plane = None;
-        }
-        if self.control_plane.is_none() {
-            let ControlPlanes { programs, definitions, folder } = self.of;
-            let started = self.runtime.block_on(ControlPlane::start(programs, folder, definitions, None))?;
-            self.control_plane = Some(started);
-        }
-        let ready = self.control_plane.as_ref().context("it was just made")?;
-        Ok(ready.access().clone())
     }
 }
 
@@ -144,9 +106,10 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<ScenarioResult>>> = Mutex::new(vec![None; scenarios.len()]);
     std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, scenarios.len().max(1)) {
-            scope.spawn(|| {
-                let mut seat = options.control_planes.as_ref().map(Seat::new);
+        for number in 1..=options.jobs.clamp(1, scenarios.len().max(1)) {
+            let (next, results) = (&next, &results);
+            scope.spawn(move || {
+                let mut seat = options.places.as_ref().map(|places| Seat::new(places, number));
                 while let Some((index, scenario)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     scenarios.get(index).map(|scenario| (index, scenario))
@@ -156,7 +119,7 @@ pub fn run(scenarios: &[Scenario], options: &Options, progress: &dyn Progress) -
                     } else {
                         match seat.as_mut().map(|seat| seat.as_mut().map(Seat::ready)) {
                             None => run_one(scenario, index, options, None),
-                            Some(Ok(Ok(access))) => run_one(scenario, index, options, Some(access)),
+                            Some(Ok(Ok(place))) => run_one(scenario, index, options, Some(place)),
                             Some(Ok(Err(error))) => could_not_start(scenario, options, &error),
                             Some(Err(error)) => could_not_start(scenario, options, error),
                         }
@@ -178,24 +141,31 @@ fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     if waits && !options.on.is_virtual() {
         return Some(CLOCK);
     }
-    let is_alone = || options.on.is_virtual() || Program::of(&options.on.controller.other()).is_err();
+    let is_alone = || {
+        options.on.is_virtual()
+            || options.on.backend == BackendName::Kind
+            || Program::of(&options.on.controller.other()).is_err()
+    };
     if tagged(SECOND_CONTROLLER) && is_alone() {
         return Some(SECOND_CONTROLLER);
     }
     (tagged(EXTENSION) && options.on.controller == UnderTest::Upstream).then_some(EXTENSION)
 }
 
-fn run_one(scenario: &Scenario, index: usize, options: &Options, control_plane: Option<Access>) -> ScenarioResult {
+fn run_one(scenario: &Scenario, index: usize, options: &Options, place: Option<Place>) -> ScenarioResult {
     let journal = |run: u32| options.journals.as_ref().map(|folder| folder.join(format!("{index:04}-{run}.jsonl")));
     let logs = options.logs.as_ref().map(|folder| folder.join(format!("{index:04}")));
     let run = |run: u32| {
         let task = Task {
             scenario: scenario.clone(),
-            on: options.on.clone(),
+            on: On {
+                without: options.without.get(index).or(options.on.without.as_ref()).cloned(),
+                ..options.on.clone()
+            },
             seed: options.seed,
             pinned: options.pinned,
             journal: journal(run),
-            control_plane: control_plane.clone(),
+            place: place.clone(),
             logs: logs.clone(),
         };
         // What keeps one scenario from being run is told with the others' results, which are worth no less for it.
@@ -221,9 +191,9 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options, control_plane: 
         result.repeat = Some(Repeat { identical, journal: second.journal, first_difference });
     }
     if let Some(logs) = &logs {
-        match (&result.verdict, &control_plane) {
-            (Verdict::Failed(_), Some(access)) => {
-                for log in access.logs() {
+        match (&result.verdict, &place) {
+            (Verdict::Failed(_), Some(place)) => {
+                for log in place.logs() {
                     // What cannot be kept takes nothing from the result.
                     let _ = keep_log(&log, logs);
                 }
@@ -365,8 +335,7 @@ mod tests {
     fn a_program_that_answers_nonsense_fails_its_scenario_and_says_so() {
         let scenario =
             Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
-        let task =
-            Task { scenario, on: On::usual(), seed: 1, pinned: true, journal: None, control_plane: None, logs: None };
+        let task = Task { scenario, on: On::usual(), seed: 1, pinned: true, journal: None, place: None, logs: None };
         let result = in_own_process(Path::new("/bin/true"), &task, SCENARIO_LIMIT).unwrap();
         assert!(
             matches!(&result.verdict, Verdict::Failed(failure) if failure.message.contains("without a result")),

@@ -2,10 +2,11 @@
 //! virtual, carries the steps out and writes the result for the process that started it.
 
 use crate::backend::{BackendName, SLACK, Setting};
-use crate::control_plane::Access;
 use crate::eventually::NotInTime;
 use crate::features::Scenario;
 use crate::params::Arguments;
+use crate::permissions::Permission;
+use crate::place::Place;
 use crate::recorder::{LogLayer, Recorder};
 use crate::steps::{Step, Vocabulary};
 use crate::under_test::UnderTest;
@@ -37,12 +38,21 @@ pub struct On {
     pub controller: UnderTest,
     /// What is set in the controller's environment beside what the backend sets.
     pub environment: BTreeMap<String, String>,
+    /// Whether AWS enforces the permissions that the CloudFormation template gives.
+    pub enforce_iam: bool,
+    /// A permission that is taken away.
+    pub without: Option<Permission>,
 }
 
 impl On {
     /// Our controller on the embedded backend: what runs where nothing else is asked for.
     pub fn usual() -> Self {
-        Self { backend: BackendName::Embedded, controller: UnderTest::Ours, environment: BTreeMap::new() }
+        Self::with(BackendName::Embedded, UnderTest::Ours)
+    }
+
+    /// A controller on a backend, with all permissions.
+    pub fn with(backend: BackendName, controller: UnderTest) -> Self {
+        Self { backend, controller, environment: BTreeMap::new(), enforce_iam: false, without: None }
     }
 
     /// Whether it lives in virtual time: only what runs in one process can.
@@ -64,8 +74,8 @@ pub struct Task {
     pub pinned: bool,
     /// Where to keep every line of the journal.
     pub journal: Option<PathBuf>,
-    /// The control plane, for the backend that has one.
-    pub control_plane: Option<Access>,
+    /// The cluster that was made ready, for the backends that have one.
+    pub place: Option<Place>,
     /// The folder in which the logs of the controller's processes are kept.
     pub logs: Option<PathBuf>,
 }
@@ -150,12 +160,7 @@ async fn verdict_of(task: &Task, recorder: &Recorder) -> Verdict {
         Verdict::Failed(Failure { step, message, last_observed, timeline: recorder.timeline() })
     };
     let mut world = match World::start(Start {
-        setting: Setting {
-            on: task.on.clone(),
-            control_plane: task.control_plane.clone(),
-            certificate: None,
-            logs: task.logs.clone(),
-        },
+        setting: Setting { on: task.on.clone(), place: task.place.clone(), certificate: None, logs: task.logs.clone() },
         seed: task.seed,
         families: families(&task.scenario),
         recorder: recorder.clone(),

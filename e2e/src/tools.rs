@@ -1,4 +1,5 @@
-//! Finds the genuine programs: where a variable says, in `KUBEBUILDER_ASSETS`, or in the cache that `make tools` fills.
+//! Finds the genuine programs: where a variable says, in `KUBEBUILDER_ASSETS`, in the cache that `make tools` fills, or, those
+//! that people install for themselves, in `PATH`.
 
 use std::env;
 use std::fmt;
@@ -20,6 +21,10 @@ pub enum Tool {
     Etcd,
     /// Upstream's controller.
     Karpenter,
+    /// What installs charts.
+    Helm,
+    /// What makes clusters of containers.
+    Kind,
 }
 
 impl Tool {
@@ -31,6 +36,8 @@ impl Tool {
             Self::KubeScheduler => "kube-scheduler",
             Self::Etcd => "etcd",
             Self::Karpenter => "karpenter",
+            Self::Helm => "helm",
+            Self::Kind => "kind",
         }
     }
 
@@ -40,8 +47,15 @@ impl Tool {
             Self::KubeApiserver | Self::KubeControllerManager | Self::KubeScheduler => "KUBERNETES=",
             Self::Etcd => "ETCD=",
             Self::Karpenter => "KARPENTER=",
+            Self::Helm => "HELM=",
+            Self::Kind => "KIND=",
         };
         VERSIONS.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim()
+    }
+
+    /// Whether any version of it serves: it is a tool, not what something is compared with.
+    fn is_installed_by_people(self) -> bool {
+        matches!(self, Self::Helm | Self::Kind)
     }
 
     /// The variable that names its path, as the test environments of controller-runtime have it.
@@ -54,7 +68,7 @@ impl Tool {
     /// # Errors
     /// Where it is nowhere, and where a variable names something that is not there.
     pub fn find(self) -> Result<PathBuf, Missing> {
-        self.find_in(&|name| env::var_os(name).map(PathBuf::from).filter(|value| !value.as_os_str().is_empty()))
+        self.find_in(&variable)
     }
 
     fn find_in(self, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, Missing> {
@@ -66,16 +80,27 @@ impl Tool {
             };
         }
         let assets = variable("KUBEBUILDER_ASSETS").map(|folder| folder.join(self.name()));
-        let built = cache(variable).map(|folder| folder.join(format!("{}-{}", self.name(), self.version())));
-        let found = assets.into_iter().chain(built).find(|path| path.is_file());
+        let built =
+            cache(variable).map(|folder| folder.join("tools").join(format!("{}-{}", self.name(), self.version())));
+        let installed = variable("PATH").filter(|_| self.is_installed_by_people());
+        let installed = installed.iter().flat_map(env::split_paths).map(|folder| folder.join(self.name()));
+        let found = assets.into_iter().chain(built).chain(installed).find(|path| path.is_file());
         found.ok_or(Missing { tools: vec![self], named: None })
     }
 }
 
-/// Where `make tools` puts programs.
+/// What is kept from one run to the next on this machine.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    cache(&variable)
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).map(PathBuf::from).filter(|value| !value.as_os_str().is_empty())
+}
+
 fn cache(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let base = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    base.map(|base| base.join("trysquare/tools"))
+    base.map(|base| base.join("trysquare"))
 }
 
 /// The folder of the CRDs that belong to a program of upstream's controller.
@@ -131,8 +156,16 @@ mod tests {
 
     #[test]
     fn every_program_has_a_version() {
-        for tool in [Tool::KubeApiserver, Tool::KubeControllerManager, Tool::KubeScheduler, Tool::Etcd, Tool::Karpenter]
-        {
+        let tools = [
+            Tool::KubeApiserver,
+            Tool::KubeControllerManager,
+            Tool::KubeScheduler,
+            Tool::Etcd,
+            Tool::Karpenter,
+            Tool::Helm,
+            Tool::Kind,
+        ];
+        for tool in tools {
             assert!(tool.version().starts_with('v'), "{tool:?}");
         }
     }

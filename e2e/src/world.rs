@@ -1,7 +1,7 @@
 //! The World of a scenario: a backend, the things that sentences refer to ("the NodeClaim", "the instance"), and the
 //! moments they count from ("the launch", "the notice"). Nothing else is remembered from step to step.
 
-use crate::backend::{Backend, CONTROLLER, Embedded, RealTime, SLACK, Setting};
+use crate::backend::{Backend, BackendName, CONTROLLER, Embedded, Installed, RealTime, SLACK, Setting};
 use crate::cloud::{Cloud, Instance};
 use crate::compatibility::Census;
 use crate::eventually::{self, NotInTime, Seen};
@@ -84,6 +84,8 @@ impl World {
         let Start { setting, seed, families, recorder, .. } = start;
         let backend: Box<dyn Backend> = if setting.on.is_virtual() {
             Box::new(Embedded::start(setting.on, seed, families, recorder.clone(), invariants.clone()).await?)
+        } else if setting.on.backend == BackendName::Kind {
+            Box::new(Installed::start(setting, seed, families, recorder.clone(), invariants.clone()).await?)
         } else {
             Box::new(RealTime::start(setting, seed, families, recorder.clone(), invariants.clone()).await?)
         };
@@ -158,9 +160,12 @@ impl World {
         limit: Duration,
         mut look: impl AsyncFnMut() -> anyhow::Result<Seen<T>>,
     ) -> anyhow::Result<T> {
-        // Who waits for a controller that has ended waits in vain.
+        // Who waits for a controller that has ended, or may not do what it has to, waits in vain.
         let look = async || match look().await? {
-            Seen::NotYet(seen) => self.backend.check_alive().map(|()| Seen::NotYet(seen)),
+            Seen::NotYet(seen) => match self.invariants.refusal() {
+                Some(refusal) => Err(anyhow!(refusal)),
+                None => self.backend.check_alive().map(|()| Seen::NotYet(seen)),
+            },
             seen => Ok(seen),
         };
         let outcome = eventually::eventually(expected, self.bearing(limit), look).await;

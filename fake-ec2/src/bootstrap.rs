@@ -1,14 +1,16 @@
 //! The scene a Karpenter user sets before the first node: network, roles, queue and rules, cluster.
 
 use crate::cloud::catalogue::Zone;
-use crate::cloud::identity::{AccessEntry, Cluster, Role};
+use crate::cloud::identity::{AccessEntry, Cluster, OidcProvider, Role};
+use crate::cloud::ids::digits;
 use crate::cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
 use crate::cloud::queue::Queue;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What [`Control::bootstrap`](crate::Control::bootstrap) sets up: what the getting-started guide makes a user create before Karpenter can run.
 #[derive(Clone, Debug)]
@@ -25,6 +27,12 @@ pub struct Bootstrap {
     pub certificate_authority: String,
     /// The queue for interruption messages; `None` for an installation without one.
     pub queue: Option<String>,
+    /// Whether to make what the getting-started stack makes: the node role, the queue and its rules. Without them there is
+    /// what the cluster's own set-up makes, and a stack may be created on top.
+    pub prerequisites: bool,
+    /// The issuer of the cluster's service account tokens, which becomes an identity provider of the account; empty for one
+    /// such as EKS gives.
+    pub oidc_issuer: String,
 }
 
 impl Bootstrap {
@@ -37,21 +45,34 @@ impl Bootstrap {
             endpoint: format!("https://{cluster_name}.eks.example"),
             certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".into(),
             queue: Some(cluster_name.into()),
+            prerequisites: true,
+            oidc_issuer: String::new(),
         }
     }
 }
 
+/// Whether EKS takes this name for a cluster.
+pub fn is_cluster_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    first && text.len() <= 100 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// What [`Control::bootstrap`](crate::Control::bootstrap) created.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct Bootstrapped {
     pub vpc_id: String,
     /// In the order of the zones.
     pub subnet_ids: Vec<String>,
     pub security_group_id: String,
+    /// Without the prerequisites, the name that the stack will use.
     pub node_role_name: String,
     pub node_role_arn: String,
     pub queue_url: Option<String>,
+    pub oidc_issuer: String,
+    pub oidc_provider_arn: String,
 }
 
 /// The rules of the getting-started guide (aws spec §7.3): name and pattern.
@@ -67,7 +88,8 @@ fn interruption_rules() -> [(&'static str, Value); 4] {
 }
 
 pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) -> Bootstrapped {
-    let Bootstrap { cluster_name, zones, vpc_cidr, endpoint, certificate_authority, queue } = options;
+    let Bootstrap { cluster_name, zones, vpc_cidr, endpoint, certificate_authority, queue, prerequisites, oidc_issuer } =
+        options;
     let cidr =
         Cidr::parse(vpc_cidr).or_else(|| Cidr::parse("192.168.0.0/16")).expect("the constant range is well-formed");
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), cluster_name.clone())]);
@@ -99,13 +121,23 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
     group("default", Tags::new());
     let security_group_id = group(&format!("eks-cluster-sg-{cluster_name}"), discovery);
     let node_role_name = format!("KarpenterNodeRole-{cluster_name}");
-    let node_role_arn = add_role(cloud, now, &node_role_name, "ec2.amazonaws.com");
-    let queue_url = queue.as_ref().map(|queue| {
-        for (name, pattern) in interruption_rules() {
-            add_rule(cloud, &format!("{cluster_name}-{name}"), pattern, queue);
+    let node_role_arn = cloud.arn("iam", &format!("role/{node_role_name}"));
+    if *prerequisites {
+        add_role(cloud, now, &node_role_name, "ec2.amazonaws.com");
+    }
+    let queue_url =
+        queue.as_ref().filter(|_| *prerequisites).map(|queue| add_interruption_queue(cloud, now, queue, cluster_name));
+    let oidc_issuer = match oidc_issuer.is_empty() {
+        // fidelity: observed(2026-08): EKS's issuers end in 32 hexadecimal digits
+        true => {
+            let id = digits(cloud.config.seed, &["oidc", cluster_name])
+                + &digits(cloud.config.seed, &["issuer", cluster_name]);
+            format!("https://oidc.eks.{}.amazonaws.com/id/{}", cloud.config.region, id[1..33].to_ascii_uppercase())
         }
-        add_queue(cloud, now, queue)
-    });
+        false => oidc_issuer.clone(),
+    };
+    // As eksctl does where a cluster's configuration says `withOIDC`.
+    let oidc_provider_arn = add_oidc_provider(cloud, now, &oidc_issuer, &["sts.amazonaws.com"]);
     let cluster = Cluster {
         name: cluster_name.clone(),
         arn: cloud.arn("eks", &format!("cluster/{cluster_name}")),
@@ -118,13 +150,53 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
         vpc_id: vpc_id.clone(),
         security_group_id: security_group_id.clone(),
         access_entries: BTreeMap::new(),
+        oidc_issuer: oidc_issuer.clone(),
+        pod_identity_associations: BTreeMap::new(),
     };
     cloud.clusters.insert(cluster_name.clone(), cluster);
-    let entry = access_entry(cloud, now, cluster_name, &node_role_arn, "EC2_LINUX");
-    if let Some(cluster) = cloud.clusters.get_mut(cluster_name) {
-        cluster.access_entries.insert(node_role_arn.clone(), entry);
+    if *prerequisites {
+        let entry = access_entry(cloud, now, cluster_name, &node_role_arn, "EC2_LINUX");
+        if let Some(cluster) = cloud.clusters.get_mut(cluster_name) {
+            cluster.access_entries.insert(node_role_arn.clone(), entry);
+        }
     }
-    Bootstrapped { vpc_id, subnet_ids, security_group_id, node_role_name, node_role_arn, queue_url }
+    Bootstrapped {
+        vpc_id,
+        subnet_ids,
+        security_group_id,
+        node_role_name,
+        node_role_arn,
+        queue_url,
+        oidc_issuer,
+        oidc_provider_arn,
+    }
+}
+
+/// The queue, a policy that lets events in, and the rules that send them.
+fn add_interruption_queue(cloud: &mut Cloud, now: Timestamp, name: &str, cluster_name: &str) -> String {
+    for (rule, pattern) in interruption_rules() {
+        add_rule(cloud, &format!("{cluster_name}-{rule}"), pattern, name);
+    }
+    let url = add_queue(cloud, now, name);
+    let policy = serde_json::json!({"Version": "2012-10-17", "Statement": [{"Effect": "Allow",
+        "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]}, "Action": "sqs:SendMessage",
+        "Resource": cloud.arn("sqs", name)}]});
+    if let Some(queue) = cloud.queues.get_mut(name) {
+        queue.attributes.insert("Policy".into(), policy.to_string());
+    }
+    url
+}
+
+/// An identity provider for an issuer, in the place of an earlier one; its ARN is answered.
+pub(crate) fn add_oidc_provider(cloud: &mut Cloud, now: Timestamp, issuer: &str, client_ids: &[&str]) -> String {
+    let host_and_path = issuer.trim_start_matches("https://").trim_end_matches('/').to_owned();
+    let arn = cloud.arn("iam", &format!("oidc-provider/{host_and_path}"));
+    let client_ids = client_ids.iter().map(|id| (*id).to_owned()).collect();
+    let (created_at, tags) = (now, Tags::new());
+    let provider =
+        OidcProvider { arn: arn.clone(), host_and_path, client_ids, thumbprints: Vec::new(), created_at, tags };
+    cloud.identity.oidc_providers.insert(arn.clone(), provider);
+    arn
 }
 
 pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &str) -> String {
@@ -140,6 +212,8 @@ pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &
         created_at: now,
         trust_policy: trust.to_string(),
         tags: Tags::new(),
+        inline_policies: BTreeMap::new(),
+        attached_policies: BTreeSet::new(),
     };
     cloud.identity.roles.insert(name, role);
     arn

@@ -25,6 +25,22 @@ pub struct Config {
     pub consistency_delay: Duration,
     /// Account quotas.
     pub limits: Limits,
+    /// Whether policies decide who may do what.
+    pub iam: Iam,
+    /// What policies are told of `aws:SecureTransport`. The fake speaks plain HTTP and plays the TLS in front of it: a
+    /// policy that denies plain HTTP, as the usual one of an interruption queue does, would else deny everything.
+    pub secure_transport: bool,
+}
+
+/// Whether policies decide who may do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Iam {
+    /// Whoever can connect can do everything.
+    #[default]
+    Off,
+    /// Sessions of roles may do what the role's policies allow; access keys the account has not issued are its
+    /// administrator's.
+    Enforce,
 }
 
 impl Default for Config {
@@ -40,6 +56,8 @@ impl Default for Config {
             event_delay: Duration::from_millis(500),
             consistency_delay: Duration::ZERO,
             limits: Limits::default(),
+            iam: Iam::Off,
+            secure_transport: true,
         }
     }
 }

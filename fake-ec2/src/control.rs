@@ -1,23 +1,30 @@
 //! The handle that sets the scene and looks behind it: typed methods, no HTTP.
 
-use crate::bootstrap::{Bootstrap, Bootstrapped, access_entry, add_queue, add_role, add_rule, bootstrap};
+use crate::actions::open_session;
+use crate::bootstrap::{
+    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap,
+};
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
-use crate::cloud::identity::{Cluster, InstanceProfile};
+use crate::cloud::identity::{Cluster, Credentials, InstanceProfile};
 use crate::cloud::image::Image;
 use crate::cloud::instance::{Instance, SpotRequest};
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
+use crate::cloud::roles::NewRole;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
+use crate::config::Iam;
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule};
 use crate::journal::JournalEntry;
 use crate::server::{FakeEc2, lock};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which status check fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +47,42 @@ impl std::fmt::Display for UnknownResource {
 
 impl std::error::Error for UnknownResource {}
 
+/// An instance, and what the rest of the account says of it.
+#[derive(Clone, Debug)]
+pub struct WholeInstance {
+    /// The instance.
+    pub instance: Instance,
+    /// The name of its image, while that exists.
+    pub image_name: Option<String>,
+    /// The memory of its type.
+    pub memory_mib: Option<u64>,
+    /// The role that its instance profile holds now: its credentials are what the instance gets next.
+    pub role: Option<String>,
+    /// At the present price, which is what it costs from now on.
+    pub usd_per_hour: Option<f64>,
+}
+
+impl WholeInstance {
+    pub(crate) fn of(cloud: &Cloud, instance: &Instance) -> Self {
+        let profile = instance.profile.as_ref().and_then(|profile| {
+            cloud.identity.profiles.get(&profile.name).filter(|present| present.arn == profile.arn)
+        });
+        Self {
+            image_name: cloud.images.images.get(&instance.image_id).map(|image| image.name.clone()),
+            memory_mib: cloud
+                .catalogue
+                .offering(instance.instance_type)
+                .map(|offering| offering.instance_type.memory_mib),
+            role: profile.and_then(|profile| profile.role.clone()),
+            usd_per_hour: match instance.capacity_type {
+                CapacityType::OnDemand => cloud.on_demand_price(instance.instance_type),
+                CapacityType::Spot => cloud.spot_price(instance.instance_type, &instance.zone).map(|(price, _)| price),
+            },
+            instance: instance.clone(),
+        }
+    }
+}
+
 /// Typed access to the account, for embedders. Cheap to clone.
 #[derive(Clone)]
 pub struct Control(FakeEc2);
@@ -51,8 +94,9 @@ impl Control {
     }
 
     /// Creates VPC, subnets, security group (both tagged for discovery), node role with its access entry, queue with the
-    /// event rules of the getting-started guide, and the EKS cluster.
+    /// event rules of the getting-started guide, and the EKS cluster. A reset through the control API does it again.
     pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        lock(&self.0.inner.bootstraps).push(options.clone());
         self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
     }
 
@@ -201,6 +245,63 @@ impl Control {
     }
 }
 
+/// Who may do what.
+impl Control {
+    /// Lets policies decide from now on, or nobody.
+    pub fn set_iam(&self, mode: Iam) {
+        self.0.locked(|cloud, _| cloud.config.iam = mode);
+    }
+
+    /// Creates a role with a trust policy of one's own; its ARN is answered.
+    pub fn create_role(&self, name: &str, trust_policy: &Value) -> Result<String, ApiError> {
+        let new =
+            NewRole { name: name.into(), path: "/".into(), trust_policy: trust_policy.to_string(), tags: Tags::new() };
+        self.0.locked(|cloud, now| cloud.create_role(now, new).map(|role| role.arn.clone()))
+    }
+
+    /// Gives a role a policy of its own, in the place of an earlier one of that name.
+    pub fn put_role_policy(&self, role: &str, name: &str, document: &Value) -> Result<(), ApiError> {
+        self.0.locked(|cloud, _| cloud.put_role_policy(role, name, &document.to_string()))
+    }
+
+    /// Attaches a managed policy, the account's own or one of AWS's, to a role.
+    pub fn attach_role_policy(&self, role: &str, policy_arn: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, _| cloud.attach_policy(role, policy_arn))
+    }
+
+    /// The names and documents of the policies that speak for a role: its own by name, the attached ones by ARN.
+    pub fn role_policies(&self, role: &str) -> BTreeMap<String, Value> {
+        self.0.locked(|cloud, _| cloud.identity.documents_of(role))
+    }
+
+    /// Credentials of a role for an hour, whoever its trust policy lets in.
+    pub fn assume_role(&self, role: &str, session_name: &str) -> Result<Credentials, UnknownResource> {
+        self.0.locked(|cloud, now| {
+            if !cloud.identity.roles.contains_key(role) {
+                return Err(UnknownResource(role.into()));
+            }
+            let hour = Duration::from_secs(3600);
+            Ok(open_session(cloud, now, role, session_name, hour, Tags::new()).credentials)
+        })
+    }
+
+    /// Trusts an OpenID Connect issuer, in the place of an earlier provider for it; the provider's ARN is answered.
+    pub fn add_oidc_provider(&self, issuer: &str, client_ids: &[&str]) -> String {
+        self.0.locked(|cloud, now| add_oidc_provider(cloud, now, issuer, client_ids))
+    }
+
+    /// Takes an identity provider away.
+    pub fn remove_oidc_provider(&self, arn: &str) -> Result<(), UnknownResource> {
+        self.change(arn, |cloud, _| cloud.identity.oidc_providers.remove(arn).map(drop))
+    }
+
+    /// Tells what an issuer signs its tokens with: a JSON Web Key Set of RSA or P-256 keys. Tokens of issuers whose keys are
+    /// not known are believed.
+    pub fn set_issuer_keys(&self, issuer: &str, keys: &Value) {
+        self.0.locked(|cloud, _| cloud.identity.issuer_keys.insert(issuer.into(), keys.clone()));
+    }
+}
+
 /// Capacity and market.
 impl Control {
     /// Empties a pool: launches from it are refused with `InsufficientInstanceCapacity`. `*` stands for any type or zone.
@@ -249,6 +350,11 @@ impl Control {
     /// Every instance, also terminated ones while they are still described, by id.
     pub fn instances(&self) -> Vec<Instance> {
         self.0.locked(|cloud, _| cloud.instances.values().cloned().collect())
+    }
+
+    /// Every instance as [`Control::instances`], with what the rest of the account says of it.
+    pub fn whole_instances(&self) -> Vec<WholeInstance> {
+        self.0.locked(|cloud, _| cloud.instances.values().map(|one| WholeInstance::of(cloud, one)).collect())
     }
 
     /// One instance.

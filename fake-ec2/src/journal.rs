@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 const MAX_ENTRIES: usize = 50_000;
 const MAX_BYTES: usize = 64 << 20;
@@ -28,6 +29,10 @@ pub struct JournalEntry {
     pub action: String,
     /// The access key the request was signed with; empty if it was not signed.
     pub caller: String,
+    /// Whose key that is: the ARN of an assumed role or a user; empty if the request was not signed.
+    pub principal: String,
+    /// The permission that policies refused, if they did.
+    pub denied: Option<Denial>,
     /// The caller's user agent.
     pub user_agent: String,
     /// The request's parameters: form fields as strings, or the JSON document.
@@ -40,6 +45,15 @@ pub struct JournalEntry {
     pub error_code: Option<String>,
     /// The body of the answer.
     pub response: Bytes,
+}
+
+/// A permission that policies refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Such as `ec2:RunInstances`; not always the action that was called.
+    pub action: String,
+    /// An ARN, or `*`.
+    pub resource: String,
 }
 
 impl JournalEntry {
@@ -64,6 +78,7 @@ pub(crate) struct Journal {
     entries: VecDeque<Arc<JournalEntry>>,
     bytes: usize,
     count: u64,
+    grew: Arc<Notify>,
 }
 
 impl Journal {
@@ -76,7 +91,35 @@ impl Journal {
         while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_BYTES && self.entries.len() > 1) {
             self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.bytes());
         }
+        self.grew.notify_waiters();
         entry
+    }
+
+    /// The sequence number of the last entry there was.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The entries after a sequence number, oldest first.
+    pub(crate) fn after(&self, sequence: u64) -> impl DoubleEndedIterator<Item = &Arc<JournalEntry>> {
+        self.entries.range(self.entries.partition_point(|entry| entry.sequence <= sequence)..)
+    }
+
+    /// How many entries after a sequence number are gone.
+    pub(crate) fn missing_after(&self, sequence: u64) -> u64 {
+        let oldest = self.entries.front().map_or(self.count + 1, |oldest| oldest.sequence);
+        oldest.saturating_sub(sequence + 1)
+    }
+
+    /// Rings with every new entry.
+    pub(crate) fn grew(&self) -> Arc<Notify> {
+        self.grew.clone()
+    }
+
+    /// Forgets the entries; the numbers go on, so that whoever reads on from an old one is told what is missing.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
     }
 
     pub(crate) fn entries(&self) -> Vec<Arc<JournalEntry>> {

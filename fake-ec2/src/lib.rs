@@ -29,15 +29,16 @@ mod control;
 mod control_http;
 mod error;
 mod fault;
+mod iam;
 mod journal;
 mod server;
 mod socket;
 mod wire;
 
-pub use bootstrap::{Bootstrap, Bootstrapped};
+pub use bootstrap::{Bootstrap, Bootstrapped, is_cluster_name};
 pub use cloud::capacity::CapacityType;
 pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regions};
-pub use cloud::identity::{AccessEntry, Cluster, InstanceProfile, Role};
+pub use cloud::identity::{AccessEntry, Cluster, Credentials, InstanceProfile, PodIdentityAssociation, Role};
 pub use cloud::image::Image;
 pub use cloud::instance::{
     Instance, InstanceProfileReference, NetworkInterface, ScheduledEvent, SpotRequest, State, TemplateUse, Volume,
@@ -49,12 +50,12 @@ pub use cloud::launch_template::{
 pub use cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
 pub use cloud::reservation::{CapacityReservation, PlacementGroup};
 pub use cloud::tags::Tags;
-pub use config::{Config, Limits, Pace};
+pub use config::{Config, Iam, Limits, Pace};
 pub use connector::InProcessClient;
-pub use control::{Control, Impairment, UnknownResource};
+pub use control::{Control, Impairment, UnknownResource, WholeInstance};
 pub use error::ApiError;
 pub use fault::{Calls, FaultId, FaultRule, Outcome};
-pub use journal::JournalEntry;
+pub use journal::{Denial, JournalEntry};
 pub use server::FakeEc2;
 pub use socket::SocketOptions;
 pub use wire::Service;

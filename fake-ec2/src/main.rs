@@ -4,12 +4,13 @@
 
 use clap::{Parser, ValueEnum};
 use controller_clock::Clock;
-use fake_ec2::{Bootstrap, Bootstrapped, Config, FakeEc2, SocketOptions};
+use fake_ec2::{Bootstrap, Bootstrapped, Config, FakeEc2, Iam, SocketOptions};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 use tokio::net::TcpListener;
@@ -54,10 +55,26 @@ struct Arguments {
     /// groups, the node role, the interruption queue with its event rules, and the EKS cluster.
     #[arg(long, value_name = "CLUSTER", value_parser = cluster)]
     bootstrap: Option<String>,
+    /// With --bootstrap: leaves out the node role, the queue and its rules, which a CloudFormation stack is to make.
+    #[arg(long, requires = "bootstrap")]
+    without_prerequisites: bool,
+    /// With --bootstrap: the issuer of the cluster's service account tokens [default: one such as EKS gives].
+    #[arg(long, value_name = "URL", requires = "bootstrap", value_parser = issuer)]
+    oidc_issuer: Option<String>,
+    /// With --bootstrap: a file with the issuer's JSON Web Key Set, as `kubectl get --raw /openid/v1/jwks` prints it; tokens
+    /// that none of them has signed are refused. Without it tokens are believed.
+    #[arg(long, value_name = "FILE", requires = "bootstrap")]
+    oidc_keys: Option<PathBuf>,
+    /// Whether IAM policies decide who may do what. Access keys the account has not issued are its administrator's.
+    #[arg(long, value_enum, default_value = "off")]
+    iam: IamMode,
+    /// What policies are told of aws:SecureTransport; a request's header X-Forwarded-Proto overrules it.
+    #[arg(long, value_name = "BOOLEAN", default_value_t = true, action = clap::ArgAction::Set)]
+    secure_transport: bool,
     /// Offer these instance families alone, such as m5,c7g [default: the whole catalogue].
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     families: Vec<String>,
-    /// A further host name under which /_trysquare/ answers, such as a container's; may be repeated.
+    /// A further host name or address under which /_trysquare/ answers, such as a container's; may be repeated.
     #[arg(long, value_name = "NAME")]
     control_host: Vec<String>,
     /// How much to tell on standard error; info is a line for each call.
@@ -76,6 +93,14 @@ enum Level {
     Info,
     Debug,
     Trace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IamMode {
+    /// Whoever can connect can do everything.
+    Off,
+    /// Sessions of roles may do what the policies of the role allow.
+    Enforce,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -114,15 +139,20 @@ fn account(text: &str) -> Result<String, String> {
     }
 }
 
-/// EKS's rule for names of clusters.
 fn cluster(text: &str) -> Result<String, String> {
-    let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    match first && text.len() <= 100 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
+    match fake_ec2::is_cluster_name(text) {
         true => Ok(text.into()),
         false => {
             Err("a cluster's name has up to 100 letters, digits, - and _, and begins with a letter or digit".into())
         }
+    }
+}
+
+/// IAM's rule for URLs of identity providers.
+fn issuer(text: &str) -> Result<String, String> {
+    match text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+        true => Ok(text.into()),
+        false => Err("an issuer is a URL that begins with https://, such as https://oidc.example/id/1".into()),
     }
 }
 
@@ -165,6 +195,11 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
         account: arguments.account.clone(),
         seed: arguments.seed,
         families: arguments.families.clone(),
+        iam: match arguments.iam {
+            IamMode::Off => Iam::Off,
+            IamMode::Enforce => Iam::Enforce,
+        },
+        secure_transport: arguments.secure_transport,
         ..Config::default()
     };
     let ec2 = FakeEc2::new(config.clone(), Clock::system());
@@ -172,7 +207,17 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
     let listener =
         TcpListener::bind(arguments.listen).await.map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = listener.local_addr().map_err(failed("cannot tell where it listens"))?;
-    let stage = arguments.bootstrap.as_deref().map(|cluster| ec2.cloud().bootstrap(Bootstrap::named(cluster)));
+    let keys = arguments.oidc_keys.as_deref().map(read_keys).transpose()?;
+    let stage = arguments.bootstrap.as_deref().map(|cluster| {
+        ec2.cloud().bootstrap(Bootstrap {
+            prerequisites: !arguments.without_prerequisites,
+            oidc_issuer: arguments.oidc_issuer.clone().unwrap_or_default(),
+            ..Bootstrap::named(cluster)
+        })
+    });
+    if let (Some(stage), Some(keys)) = (&stage, keys) {
+        ec2.cloud().set_issuer_keys(&stage.oidc_issuer, &keys);
+    }
     ec2.cloud().observe(Box::new(|call| {
         tracing::info!(
             service = call.service.name(),
@@ -197,6 +242,17 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
         result = ec2.serve_with(listener, options) => result.map_err(failed("cannot serve any longer")),
+    }
+}
+
+/// A JSON Web Key Set.
+fn read_keys(path: &Path) -> Result<Value, Failure> {
+    let failure = |what: String| Failure { code: USAGE, message: format!("--oidc-keys {}: {what}", path.display()) };
+    let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+    let keys: Value = serde_json::from_str(&text).map_err(|error| failure(format!("it is not JSON: {error}")))?;
+    match keys.get("keys").and_then(Value::as_array).is_some_and(|keys| !keys.is_empty()) {
+        true => Ok(keys),
+        false => Err(failure("it has no member `keys` with the issuer's keys, as a JSON Web Key Set has".into())),
     }
 }
 
@@ -268,15 +324,19 @@ impl Started<'_> {
         let Self { url, arguments, stage } = self;
         let mut text = format!("# fake-ec2 plays {} of account {} at {url}\n", arguments.region, arguments.account);
         if let (Some(cluster), Some(stage)) = (&arguments.bootstrap, stage) {
-            let Bootstrapped { vpc_id, subnet_ids, security_group_id, node_role_name, queue_url: _, node_role_arn: _ } =
+            let Bootstrapped { vpc_id, subnet_ids, security_group_id, node_role_name, oidc_issuer, queue_url, .. } =
                 stage;
             let subnets = subnet_ids.join(" ");
             let _ =
                 writeln!(text, "# cluster {cluster}: {vpc_id}, subnets {subnets}, security group {security_group_id},");
-            let _ = writeln!(
-                text,
-                "# node role {node_role_name}, queue {cluster}; discovery tag karpenter.sh/discovery={cluster}"
-            );
+            match queue_url {
+                Some(_) => {
+                    let _ = write!(text, "# node role {node_role_name}, queue {cluster}; ");
+                }
+                None => text.push_str("# no node role and no queue yet; "),
+            }
+            let _ = writeln!(text, "discovery tag karpenter.sh/discovery={cluster}");
+            let _ = writeln!(text, "# service account tokens of {oidc_issuer}");
         }
         for (name, value) in self.environment() {
             let _ = writeln!(text, "export {name}={value}");
@@ -288,8 +348,16 @@ impl Started<'_> {
     fn json(&self) -> Value {
         let Self { url, arguments, stage } = self;
         let stage = stage.as_ref().map(|stage| {
-            let Bootstrapped { vpc_id, subnet_ids, security_group_id, node_role_name, node_role_arn, queue_url } =
-                stage;
+            let Bootstrapped {
+                vpc_id,
+                subnet_ids,
+                security_group_id,
+                node_role_name,
+                node_role_arn,
+                queue_url,
+                oidc_issuer,
+                oidc_provider_arn,
+            } = stage;
             json!({
                 "cluster": arguments.bootstrap,
                 "vpcId": vpc_id,
@@ -298,6 +366,8 @@ impl Started<'_> {
                 "nodeRoleName": node_role_name,
                 "nodeRoleArn": node_role_arn,
                 "queueUrl": queue_url,
+                "oidcIssuer": oidc_issuer,
+                "oidcProviderArn": oidc_provider_arn,
             })
         });
         let environment: serde_json::Map<String, Value> =

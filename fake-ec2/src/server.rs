@@ -1,12 +1,15 @@
 //! HTTP to protocol to action to answer; the clock, the lock and the waiting are here and nowhere else. `socket` listens.
 
 use crate::actions::{self, Context, Step};
+use crate::bootstrap::Bootstrap;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::connector::InProcessClient;
 use crate::control::Control;
 use crate::fault::{Faults, Outcome};
-use crate::journal::{Journal, JournalEntry};
+use crate::iam;
+use crate::iam::caller::Caller;
+use crate::journal::{Denial, Journal, JournalEntry};
 use crate::wire::{self, Call};
 use bytes::Bytes;
 use controller_clock::Clock;
@@ -27,6 +30,9 @@ pub struct FakeEc2 {
 
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
+    /// As it was started: what a reset goes back to.
+    pub(crate) config: Config,
+    pub(crate) bootstraps: Mutex<Vec<Bootstrap>>,
     cloud: Mutex<Cloud>,
     /// Rings after every change that someone may wait for. Waiters are woken in the order in which they came, which
     /// keeps runs repeatable (a watch channel would pick at random).
@@ -59,9 +65,17 @@ impl std::fmt::Debug for FakeEc2 {
 impl FakeEc2 {
     /// An empty account in one region.
     pub fn new(config: Config, clock: Clock) -> Self {
-        let cloud = Mutex::new(Cloud::new(config, clock.now()));
-        let (faults, journal, observers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { clock, cloud, changed: Notify::new(), faults, journal, observers }) }
+        let inner = Inner {
+            cloud: Mutex::new(Cloud::new(config.clone(), clock.now())),
+            clock,
+            config,
+            bootstraps: Mutex::default(),
+            changed: Notify::new(),
+            faults: Mutex::default(),
+            journal: Mutex::default(),
+            observers: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502; through
@@ -116,17 +130,18 @@ impl FakeEc2 {
         let fault = lock(&self.inner.faults).strike(call.service, &call.action, &params);
         let mut lost_reply = false;
         let mut injected = None;
+        let mut denied = None;
         match fault {
             None => {}
             Some(Outcome::Error(error)) => injected = Some(error),
             Some(Outcome::Delay(duration)) => tokio::time::sleep(duration).await,
             Some(Outcome::LostReply) => lost_reply = true,
             Some(Outcome::LostRequest) => {
-                self.record(&call, params, arrived, None);
+                self.record(&call, params, arrived, None, None);
                 return Exchange::Lost;
             }
             Some(Outcome::Hang) => {
-                self.record(&call, params, arrived, None);
+                self.record(&call, params, arrived, None, None);
                 return std::future::pending().await;
             }
         }
@@ -135,13 +150,17 @@ impl FakeEc2 {
                 let request_id = self.locked(|cloud, _| cloud.ids.uuid());
                 wire::answer(&call, &request_id, Err(error))
             }
-            None => self.perform(&call).await,
+            None => {
+                let (response, refused) = self.perform(&call).await;
+                denied = refused;
+                response
+            }
         };
         if lost_reply {
-            self.record(&call, params, arrived, None);
+            self.record(&call, params, arrived, None, None);
             return Exchange::Lost;
         }
-        self.record(&call, params, arrived, Some(&response));
+        self.record(&call, params, arrived, Some(&response), denied);
         Exchange::Answered(response)
     }
 
@@ -151,19 +170,33 @@ impl FakeEc2 {
     }
 
     /// Performs an action, waiting where it has to wait.
-    async fn perform(&self, call: &Call) -> Response<Bytes> {
+    async fn perform(&self, call: &Call) -> (Response<Bytes>, Option<Denial>) {
         let started = self.inner.clock.now();
+        let admitted = match self
+            .locked(|cloud, now| iam::admit(cloud, now, call).map_err(|refused| (cloud.ids.uuid(), refused)))
+        {
+            Ok(admitted) => admitted,
+            Err((request_id, refused)) => {
+                return (wire::answer(call, &request_id, Err(refused.error)), refused.denied);
+            }
+        };
         loop {
             let changed = self.inner.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let (request_id, step, next_due) = self.locked(|cloud, now| {
-                let step = actions::perform(cloud, &Context { now, started }, call);
+                let step = actions::perform(cloud, &Context { now, started, asking: admitted.asking() }, call);
                 let request_id = if matches!(step, Step::Done(_)) { cloud.ids.uuid() } else { String::new() };
                 (request_id, step, cloud.next_due())
             });
             match step {
-                Step::Done(result) => return wire::answer(call, &request_id, result),
+                Step::Done(result) => {
+                    let (result, denied) = match result {
+                        Ok(reply) => (Ok(reply), None),
+                        Err(refused) => (Err(refused.error), refused.denied),
+                    };
+                    return (wire::answer(call, &request_id, result), denied);
+                }
                 Step::WaitUntil(deadline) => {
                     let wake = next_due.map_or(deadline, |due| due.min(deadline));
                     tokio::select! {
@@ -216,15 +249,25 @@ impl FakeEc2 {
         tokio::time::sleep(wait).await;
     }
 
-    fn record(&self, call: &Call, params: serde_json::Value, arrived: Arrived, response: Option<&Response<Bytes>>) {
+    fn record(
+        &self,
+        call: &Call,
+        params: serde_json::Value,
+        arrived: Arrived,
+        response: Option<&Response<Bytes>>,
+        denied: Option<Denial>,
+    ) {
+        let principal = Caller::of(&lock(&self.inner.cloud), call).arn;
         let entry = JournalEntry {
             sequence: 0,
             at: arrived.at,
             answered_at: self.inner.clock.now(),
             service: call.service,
             action: call.action.clone(),
-            caller: call.caller.clone(),
-            user_agent: call.user_agent.clone(),
+            caller: call.sender.access_key_id.clone(),
+            principal,
+            denied,
+            user_agent: call.sender.user_agent.clone(),
             params,
             request_bytes: arrived.bytes,
             status: response.map_or(0, |response| response.status().as_u16()),

@@ -53,7 +53,7 @@ pub struct SocketOptions {
     pub body_timeout: Duration,
     /// For a client to take the next part of an answer; one that has stopped reading is let go.
     pub answer_timeout: Duration,
-    /// Further host names under which the control API answers: those of a container or a service. Loopback names and
+    /// Further host names and addresses under which the control API answers: a container's or a service's. Loopback names and
     /// the address a client has connected to are always good.
     pub control_hosts: Vec<String>,
 }
@@ -165,7 +165,7 @@ impl Server {
         let request = Request::from_parts(head, body);
         if control_http::concerns(request.uri().path()) {
             let door = Door { local, hosts: &self.options.control_hosts };
-            return Ok(control_http::answer(&self.ec2, &door, &request).map(Full::new));
+            return Ok(control_http::answer(&self.ec2, Some(&door), &request).await.map(Full::new));
         }
         match self.ec2.exchange(request).await {
             Exchange::Answered(response) => Ok(response.map(Full::new)),

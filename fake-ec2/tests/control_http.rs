@@ -304,7 +304,7 @@ async fn the_journal_tells_the_latest_calls_and_filters_them() {
         &served.control("GET", "/journal?tail=3", "").await,
         400,
         "tail",
-        &["action, after, errors, limit, service"],
+        &["action, after, errors, limit, responses, service, waitS"],
     );
 }
 
@@ -319,4 +319,265 @@ async fn an_event_that_somebody_sends_goes_where_the_rules_say() {
     assert_eq!(events["events"][0]["event"], other);
     refused(&served.control("POST", "/events", r#"{"source":"a"}"#).await, 400, "detail-type", &["whole event"]);
     refused(&served.control("POST", "/events", r#"{"source":"a","detail-type":"b"}"#).await, 400, "detail", &[]);
+}
+
+#[tokio::test]
+async fn a_follower_of_the_journal_waits_and_misses_nothing() {
+    let served = Served::new().await;
+    let calls = |page: &Value| -> Vec<(u64, String)> {
+        let call = |call: &Value| (call["sequence"].as_u64().unwrap(), call["action"].as_str().unwrap().to_owned());
+        page["calls"].as_array().unwrap().iter().map(call).collect()
+    };
+    for action in ["DescribeVpcs", "DescribeSubnets", "DescribeImages"] {
+        served.ec2(&format!("Action={action}")).await;
+    }
+    // The earliest after the cursor, where without one they are the latest.
+    let page = served.done("GET", "/journal?after=0&limit=2&responses=true", "").await;
+    assert_eq!(calls(&page), [(1, "DescribeVpcs".to_owned()), (2, "DescribeSubnets".to_owned())]);
+    assert_eq!(page["missing"], 0);
+    assert!(page["calls"][0]["response"].as_str().unwrap().contains("<vpcId>"), "{page}");
+    let (waited, asked) = tokio::join!(served.done("GET", "/journal?after=3&waitS=50&service=sqs", ""), async {
+        // The first is none that is waited for.
+        served.ec2("Action=DescribeVpcs").await;
+        served.sqs("ListQueues", "{}").await
+    });
+    assert_eq!(asked.status, 200);
+    assert_eq!(calls(&waited), [(5, "ListQueues".to_owned())]);
+    let none = served.done("GET", "/journal?after=5&waitS=1", "").await;
+    assert_eq!(none, json!({"calls": [], "missing": 0}));
+    let ahead = served.control("GET", "/journal?after=6", "").await;
+    refused(&ahead, 400, "after", &["after is 6, and only 5 calls", "0 to 5"]);
+    refused(&served.control("GET", "/journal?waitS=51", "").await, 400, "waitS", &["0 to 50"]);
+    served.done("POST", "/reset", "").await;
+    // What is gone is told at once, however long one would wait.
+    let after_reset = served.done("GET", "/journal?after=2&waitS=50", "").await;
+    assert_eq!(after_reset, json!({"calls": [], "missing": 3}));
+    served.ec2("Action=DescribeVpcs").await;
+    let after_reset = served.done("GET", "/journal?after=5", "").await;
+    assert_eq!((calls(&after_reset), &after_reset["missing"]), (vec![(6, "DescribeVpcs".to_owned())], &json!(0)));
+}
+
+#[tokio::test]
+async fn an_answer_holds_no_more_than_a_few_megabytes_of_calls() {
+    let served = Served::new().await;
+    let filter = "x".repeat(3 << 20);
+    for _ in 0..4 {
+        served.ec2(&format!("Action=DescribeVpcs&Filter.1.Name=tag:a&Filter.1.Value.1={filter}")).await;
+    }
+    let sequences = async |after: u64| -> Vec<u64> {
+        let page = served.done("GET", &format!("/journal?after={after}"), "").await;
+        page["calls"].as_array().unwrap().iter().map(|call| call["sequence"].as_u64().unwrap()).collect()
+    };
+    // The third passes the bound of 8 MiB.
+    assert_eq!(sequences(0).await, [1, 2, 3]);
+    assert_eq!(sequences(3).await, [4]);
+}
+
+#[tokio::test]
+async fn a_reset_goes_back_to_the_start_or_to_another() {
+    let served = Served::new().await;
+    let first = served.launch("").await;
+    served.done("POST", "/faults", r#"{"action":"DescribeVpcs","outcome":"unauthorized"}"#).await;
+    let before = served.done("GET", "/instances", "").await["revision"].as_u64().unwrap();
+    let changed_path = format!("/instances/changed?waitS=50&after={before}");
+    let (changed, answer) = tokio::join!(served.done("GET", &changed_path, ""), served.done("POST", "/reset", ""));
+    assert!(changed["revision"].as_u64().unwrap() > before, "whoever waits for a change sees the reset");
+    let stage = &answer["bootstraps"][0];
+    assert_eq!((&stage["cluster"], &stage["subnetIds"]), (&json!("demo"), &json!(served.setup.subnet_ids)));
+    assert_eq!((&answer["region"], &answer["seed"], &answer["journal"]), (&json!("us-west-2"), &json!(0), &json!(1)));
+    assert_eq!(served.done("GET", "/instances", "").await["instances"], json!([]));
+    assert_eq!(served.done("GET", "/faults", "").await, json!({"faults": []}));
+    assert_eq!(served.launch("").await, first, "the same seed and the same requests give the same ids");
+
+    let other = json!({
+        "seed": 5,
+        "region": "eu-west-1",
+        "families": ["c5"],
+        "pace": {"pendingMs": 0, "shuttingDownMs": 3_600_000},
+        "bootstrap": {"cluster": "other", "endpoint": "https://192.0.2.1:6443", "certificateAuthority": "Y2VydA=="},
+    });
+    let answer = served.done("POST", "/reset", &other.to_string()).await;
+    assert_eq!((&answer["region"], &answer["seed"]), (&json!("eu-west-1"), &json!(5)));
+    let clusters = served.done("GET", "/resources/clusters", "").await;
+    let cluster = &clusters["clusters"][0];
+    assert_eq!((&cluster["name"], &cluster["endpoint"]), (&json!("other"), &json!("https://192.0.2.1:6443")));
+    assert_eq!(cluster["certificateAuthority"], "Y2VydA==");
+    assert_eq!(cluster["accessEntries"][0]["principalArn"], answer["bootstraps"][0]["nodeRoleArn"]);
+    let offerings = served.done("GET", "/resources/offerings", "").await;
+    assert!(offerings["offerings"].as_array().unwrap().iter().all(|one| {
+        let name = one["instanceType"].as_str().unwrap();
+        name.starts_with("c5.") && one["zones"][0] == "eu-west-1a"
+    }));
+    // Nothing of that is left in the next.
+    let answer = served.done("POST", "/reset", "{}").await;
+    assert_eq!((&answer["region"], &answer["bootstraps"][0]["cluster"]), (&json!("us-west-2"), &json!("demo")));
+    assert_eq!(served.launch("").await, first);
+}
+
+#[tokio::test]
+async fn a_reset_that_cannot_be_meant_changes_nothing() {
+    let served = Served::new().await;
+    let id = served.launch("").await;
+    for (body, field, texts) in [
+        (r#"{"region":"mars-1"}"#, "region", &["mars-1", "us-west-2"][..]),
+        (r#"{"families":["m5","m55"]}"#, "families", &["\"m55\"", "m5, "]),
+        (r#"{"families":"m5"}"#, "families", &["an array of texts"]),
+        (r#"{"seed":-1}"#, "seed", &["whole number"]),
+        (r#"{"pace":{"pendingMs":86400001}}"#, "pace.pendingMs", &["0 to 86400000"]),
+        (r#"{"pace":{"pending":1}}"#, "pace.pending", &["pendingMs", "statusChecksMs"]),
+        (r#"{"bootstrap":{}}"#, "bootstrap.cluster", &["missing"]),
+        (r#"{"bootstrap":{"cluster":"-a"}}"#, "bootstrap.cluster", &["\"-a\"", "100 letters"]),
+        (r#"{"bootstrap":{"cluster":"a","endpoint":"a:1"}}"#, "bootstrap.endpoint", &["https://"]),
+        (r#"{"bootstrap":{"cluster":"a","certificateAuthority":"?"}}"#, "bootstrap.certificateAuthority", &["base64"]),
+        (r#"{"sed":1}"#, "sed", &["bootstrap, families, pace, region, seed"]),
+    ] {
+        refused(&served.control("POST", "/reset", body).await, 400, field, texts);
+    }
+    assert_eq!(served.done("GET", "/instances", "").await["instances"][0]["id"], id.as_str());
+}
+
+#[tokio::test]
+async fn an_instance_is_shown_whole_impaired_and_scheduled_for_maintenance() {
+    let served = Served::new().await;
+    let id = served.launch("&UserData=aGVsbG8=").await;
+    let command = |command: &str| format!("/instances/{id}/{command}");
+    served.done("POST", &command("impair"), "").await;
+    served.done("POST", &command("impair"), r#"{"check":"instance"}"#).await;
+    served.done("POST", &command("impair"), r#"{"check":"instance","failing":false}"#).await;
+    let maintenance = r#"{"code":"instance-retirement","notBefore":"2030-01-01T00:00:00Z"}"#;
+    served.done("POST", &command("maintenance"), maintenance).await;
+    let answer = served.done("GET", "/instances", "").await;
+    let shown = &answer["instances"][0];
+    assert_eq!(
+        (&shown["userData"], &shown["memoryMib"], &shown["vcpus"]),
+        (&json!("aGVsbG8="), &json!(8192), &json!(2))
+    );
+    assert_eq!((&shown["role"], &shown["stateReason"]), (&Value::Null, &Value::Null));
+    assert_eq!(shown["subnetId"], served.setup.subnet_ids[0].as_str());
+    let image = served.ec2.cloud().images().into_iter().find(|image| shown["imageId"] == *image.id).unwrap();
+    assert_eq!(shown["imageName"], image.name);
+    assert!(shown["systemImpairedSince"].is_string() && shown["instanceImpairedSince"].is_null(), "{shown}");
+    let event = &shown["scheduledEvents"][0];
+    assert_eq!((&event["code"], &event["notBefore"]), (&json!("instance-retirement"), &json!("2030-01-01T00:00:00Z")));
+    for (path, body, status, field, texts) in [
+        ("/instances/i-0/impair", "", 404, "instance", &["'i-0' does not exist", &id][..]),
+        (&command("impair"), r#"{"check":"both"}"#, 400, "check", &["system or instance"]),
+        (
+            &command("maintenance"),
+            r#"{"notBefore":"2030-01-01T00:00:00Z"}"#,
+            400,
+            "code",
+            &["missing", "system-reboot"],
+        ),
+        (
+            &command("maintenance"),
+            r#"{"code":"party","notBefore":"2030-01-01T00:00:00Z"}"#,
+            400,
+            "code",
+            &["\"party\""],
+        ),
+        (&command("maintenance"), r#"{"code":"instance-stop","notBefore":"soon"}"#, 400, "notBefore", &["\"soon\""]),
+        ("/instances/i-0/maintenance", maintenance, 404, "instance", &[&id]),
+    ] {
+        refused(&served.control("POST", path, body).await, status, field, texts);
+    }
+    let ahead = served.control("GET", "/instances/changed?after=100", "").await;
+    refused(&ahead, 400, "after", &["after is 100"]);
+}
+
+#[tokio::test]
+async fn what_the_handle_does_to_the_account_is_done_over_http_too() {
+    let served = Served::new().await;
+    let cloud = served.ec2.cloud();
+    let subnet = &served.setup.subnet_ids[0];
+    let tags = json!({"resource": subnet, "tags": {"aws:cloudformation:stack-name": "demo"}});
+    served.done("POST", "/tags", &tags.to_string()).await;
+    assert!(
+        cloud.subnets().iter().any(|one| one.id == *subnet && one.tags.contains_key("aws:cloudformation:stack-name"))
+    );
+    let role = served.done("POST", "/roles", r#"{"name":"Workers"}"#).await;
+    assert_eq!(role["arn"], "arn:aws:iam::123456789012:role/Workers");
+    let entry = json!({"principalArn": role["arn"], "type": "EC2_LINUX"}).to_string();
+    served.done("POST", "/clusters/demo/access-entries", &entry).await;
+    assert_eq!(
+        cloud.cluster("demo").unwrap().access_entries["arn:aws:iam::123456789012:role/Workers"].kind,
+        "EC2_LINUX"
+    );
+    let removal = "/clusters/demo/access-entries?principalArn=arn:aws:iam::123456789012:role/Workers";
+    assert_eq!(served.done("DELETE", removal, "").await, json!({"removed": 1}));
+    assert_eq!(served.done("DELETE", removal, "").await, json!({"removed": 0}));
+    let release = r#"{"kubernetesVersion":"1.36","date":"20270101","bottlerocketVersion":"9.9.9"}"#;
+    served.done("POST", "/images", release).await;
+    assert!(cloud.images().iter().any(|image| image.name.ends_with("1.36-v20270101")));
+    served.done("POST", "/queues", r#"{"name":"second"}"#).await;
+    served.done("POST", "/queues/second/messages", r#"{"body":"no JSON"}"#).await;
+    assert_eq!(cloud.queue_counts("second"), Some((1, 0, 0)));
+    assert_eq!(served.done("DELETE", "/queues/second", "").await, json!({"removed": 1}));
+    assert_eq!(cloud.queue_counts("second"), None);
+    served.done("POST", "/faults", r#"{"action":"DescribeVpcs","outcome":"unauthorized"}"#).await;
+    let denied = served.ec2("Action=DescribeVpcs").await;
+    assert_eq!(denied.status, 403);
+    assert!(denied.body.contains("<Code>UnauthorizedOperation</Code>") && denied.body.contains("ec2:DescribeVpcs"));
+    for kind in ["clusters", "images", "offerings", "queues", "roles", "securityGroups", "subnets"] {
+        let answer = served.done("GET", &format!("/resources/{kind}"), "").await;
+        assert!(!answer[kind].as_array().unwrap().is_empty(), "{kind}: {answer}");
+    }
+    for kind in ["instanceProfiles", "launchTemplates"] {
+        assert_eq!(served.done("GET", &format!("/resources/{kind}"), "").await, json!({kind: []}));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_to_the_account_is_refused_by_its_field() {
+    let served = Served::new().await;
+    let subnet = &served.setup.subnet_ids[0];
+    let number = json!({"resource": subnet, "tags": {"a": 1}}).to_string();
+    for (method, path, body, status, field, texts) in [
+        ("GET", "/resources/buckets", "", 404, "kind", &["\"buckets\"", "securityGroups, subnets"][..]),
+        ("POST", "/tags", r#"{"resource":"subnet-0","tags":{}}"#, 404, "resource", &["subnet-0 does not exist"]),
+        ("POST", "/tags", &number, 400, "tags.a", &["tags.a is 1", "a text"]),
+        ("POST", "/tags", r#"{"tags":{}}"#, 400, "resource", &["missing"]),
+        ("POST", "/roles", r#"{"name":"a b"}"#, 400, "name", &["\"a b\"", "64 letters"]),
+        ("POST", "/roles", r#"{"name":"KarpenterNodeRole-demo"}"#, 409, "", &["already"]),
+        ("POST", "/images", r#"{"date":"20270101"}"#, 400, "kubernetesVersion", &["missing", "1.36"]),
+        (
+            "POST",
+            "/images",
+            r#"{"kubernetesVersion":"1.36","date":"2027","bottlerocketVersion":"1"}"#,
+            400,
+            "date",
+            &["eight digits"],
+        ),
+        ("POST", "/queues", r#"{"name":"a.fifo"}"#, 400, "name", &["80 letters"]),
+        ("DELETE", "/queues/none", "", 404, "queue", &["\"none\"", "demo"]),
+        ("POST", "/queues/none/messages", r#"{"body":"a"}"#, 404, "queue", &["\"none\"", "demo"]),
+        ("POST", "/queues/demo/messages", "{}", 400, "body", &["missing"]),
+        (
+            "POST",
+            "/clusters/demo/access-entries",
+            r#"{"principalArn":"me"}"#,
+            400,
+            "principalArn",
+            &["\"me\"", "arn:aws:iam"],
+        ),
+        (
+            "POST",
+            "/clusters/demo/access-entries",
+            r#"{"principalArn":"arn:aws:iam::123456789012:role/a","type":"LINUX"}"#,
+            400,
+            "type",
+            &["EC2_LINUX"],
+        ),
+        (
+            "POST",
+            "/clusters/none/access-entries",
+            r#"{"principalArn":"arn:aws:iam::123456789012:role/a"}"#,
+            404,
+            "cluster",
+            &["\"none\"", "demo"],
+        ),
+        ("POST", "/faults", r#"{"outcome":"unauthorized"}"#, 400, "action", &["missing", "CreateFleet"]),
+    ] {
+        refused(&served.control(method, path, body).await, status, field, texts);
+    }
 }

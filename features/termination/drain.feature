@@ -89,3 +89,64 @@ Feature: The way out of a node
     And the instance is terminated through the EC2 API
     Then the node is gone within 5m
     And all 4 pods of Deployment "web" are Running on another node within 5m
+
+  @termination.grace-period-forces
+  Scenario: At the end of a termination grace period a budget gives way
+    Given the manifest "node-pool.yaml" is applied with
+      | spec.template.spec.terminationGracePeriod | 1m |
+    And the manifest "web.yaml" is applied
+    And all 4 pods of Deployment "web" are Running within 3m
+    And the objects are applied
+      """
+      apiVersion: policy/v1
+      kind: PodDisruptionBudget
+      metadata: {name: web, namespace: default}
+      spec:
+        maxUnavailable: 0
+        selector: {matchLabels: {app: web}}
+      """
+    When somebody deletes the NodeClaim
+    Then all 4 pods of Deployment "web" are Running on another node within 4m
+    And the instance is terminated within 1m
+    And the node is gone within 2m
+
+  @termination.order-of-steps @termination.volumes-awaited
+  Scenario: A volume holds the instance until it is detached, unless its pod stays
+    Given the manifest "web.yaml" is applied
+    And all 4 pods of Deployment "web" are Running within 3m
+    And the objects are applied
+      """
+      apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata: {name: kept, namespace: default}
+      spec: {volumeName: kept, storageClassName: "", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+      ---
+      apiVersion: v1
+      kind: PersistentVolume
+      metadata: {name: kept}
+      spec:
+        capacity: {storage: 1Gi}
+        accessModes: [ReadWriteOnce]
+        claimRef: {namespace: default, name: kept}
+        hostPath: {path: /kept}
+      ---
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: stays, namespace: default}
+      spec:
+        tolerations: [{operator: Exists}]
+        nodeSelector: {karpenter.sh/nodepool: default}
+        containers: [{name: main, image: app, resources: {requests: {cpu: 10m}}}]
+        volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]
+      """
+    And pod "stays" is Running within 1m
+    And volume "kept" is attached to the node
+    And volume "moves" is attached to the node
+    When somebody deletes the NodeClaim
+    Then all 4 pods of Deployment "web" are Running on another node within 5m
+    And condition "VolumesDetached" of the NodeClaim is "Unknown" with reason "AwaitingVolumeDetachment" within 30s
+    When 30s passes
+    Then the instance is running
+    When volume "moves" is detached from the node
+    Then the instance is terminated within 1m
+    And the node is gone within 2m

@@ -34,7 +34,7 @@ pub struct SdkSettings {
     pub http_client: Option<SharedHttpClient>,
     /// Fixed credentials. `None`: the SDK's default chain (not with `http_client`, where it would open sockets: fixed
     /// placeholder credentials are used then).
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<SharedCredentialsProvider>,
     /// The clock requests are signed by, for simulations. `None`: the system's.
     pub simulated_time: Option<Clock>,
 }
@@ -91,11 +91,14 @@ fn simulated(sdk: &SdkSettings) -> SdkConfig {
     let credentials = sdk
         .credentials
         .clone()
-        .unwrap_or_else(|| Credentials::new("AKIAIOSFODNN7EXAMPLE", "simulated", None, None, "simulation"));
+        .unwrap_or_else(|| {
+            let placeholder = Credentials::new("AKIAIOSFODNN7EXAMPLE", "simulated", None, None, "simulation");
+            SharedCredentialsProvider::new(placeholder)
+        });
     let mut builder = SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(sdk.region.clone().map(Region::new))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .credentials_provider(credentials)
         .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build())
         // The protection polls on a timer of its own, which makes a virtual long poll four times as dear.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());

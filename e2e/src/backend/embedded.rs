@@ -66,11 +66,15 @@ impl Embedded {
             families,
             served: None,
             pace: Pace::default(),
+            enforce_iam: on.enforce_iam,
         };
         let cluster = FakeCluster::new(Options { account, journal_entries: 0, users: BTreeMap::new() });
+        if on.enforce_iam {
+            cluster.account.deploy_stack(None, on.without.as_ref())?;
+        }
         let changed = Arc::new(Notify::new());
         observe_kube(&cluster.kube, recorder.clone(), changed.clone());
-        observe_ec2(&cluster.account.ec2, recorder.clone(), changed.clone());
+        observe_ec2(&cluster.account.ec2, recorder.clone(), invariants.clone(), changed.clone());
         let mut parts = cluster.start(&controller_api::crds(), &recorder)?;
         let chronicle = cluster.kube.client("chronicle");
         parts.spawn_local(follow(&chronicle, &cluster.account.ec2, clock.clone(), recorder.chronicler().clone()));

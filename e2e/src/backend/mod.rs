@@ -1,6 +1,7 @@
 //! What a scenario runs on. One trait, one World, the same features; a backend states what it can do.
 
 mod embedded;
+mod installed;
 mod mirror;
 mod observe;
 mod process;
@@ -8,9 +9,10 @@ mod real_time;
 mod seen;
 
 pub use embedded::Embedded;
+pub use installed::Installed;
 pub(crate) use process::Process;
 pub(crate) use process::{Program, definitions_of, keep_log};
-pub(crate) use real_time::{HEARTBEAT, follow_audit, process_environment, remove_dead_nodes};
+pub(crate) use real_time::{HEARTBEAT, follow_audit, instance_exists, process_environment, remove_dead_nodes};
 pub use real_time::{RealTime, Setting};
 
 use crate::cloud::Cloud;
@@ -36,7 +38,7 @@ pub enum BackendName {
     Embedded,
     /// A genuine control plane of child processes, with fake-ec2 and our kubelet, in real time.
     Apiserver,
-    /// A kind cluster (not there yet).
+    /// A kind cluster, with the controller installed by its chart and fake-ec2 beside it, in real time.
     Kind,
     /// EKS on AWS (not there yet).
     Eks,

@@ -181,12 +181,12 @@ async fn read(from: impl AsyncRead + Unpin, recorder: Recorder, kept: Rc<RefCell
                 log.written += line.len() + 1;
             }
         }
-        record(&recorder, &line);
+        record_line(&recorder, &line);
     }
 }
 
 /// A line of JSON as Karpenter writes it, or else a line of text, which is how Go and Rust say that something went wrong.
-fn record(recorder: &Recorder, line: &[u8]) {
+pub(super) fn record_line(recorder: &Recorder, line: &[u8]) {
     let text = || String::from_utf8_lossy(line).trim_end().to_owned();
     let Ok(Value::Object(mut fields)) = serde_json::from_slice(line) else {
         if !line.is_empty() {

@@ -9,12 +9,15 @@ use super::{Backend, BackendName};
 use crate::account::{self, Account, Pace, REGION};
 use crate::chronicle::{Sighting, follow, follow_instances};
 use crate::cloud::Cloud;
-use crate::control_plane::audit::Follower;
+use crate::control_plane::audit::{Entry, Follower, Names};
 use crate::control_plane::{self, Access, User, free_ports};
 use crate::fake_cluster::{FakeCluster, Options};
 use crate::invariants::Invariants;
 use crate::loopback;
-use crate::recorder::{Call, Recorder};
+use crate::permissions::{Permission, iam};
+use crate::place::Place;
+use crate::recorder::Recorder;
+use crate::release::{self, RELEASE};
 use crate::scenario::On;
 use crate::temporary::TemporaryFolder;
 use crate::under_test::UnderTest;
@@ -42,6 +45,10 @@ const AUDIT_EVERY: Duration = Duration::from_millis(50);
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// How long a controller may take to end once it is asked to, which is what a pod is given.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+/// Who signs the tokens of ServiceAccounts, as IAM writes it.
+const ISSUER: &str = "kubernetes.default.svc";
+/// Whom the tokens for AWS are for.
+pub(super) const STS: &str = "sts.amazonaws.com";
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -50,8 +57,8 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 pub struct Setting {
     /// Backend and controller.
     pub on: On,
-    /// The control plane, for the backend that has one.
-    pub control_plane: Option<Access>,
+    /// The cluster that was made ready, for the backends that have one.
+    pub place: Option<Place>,
     /// The certificate of fake-kube. `None`: one of its own. The authority is hashed into every EC2NodeClass, so that clusters
     /// whose hashes are to be compared share one.
     pub certificate: Option<ServingCertificate>,
@@ -62,7 +69,7 @@ pub struct Setting {
 /// The API server.
 enum ApiServer {
     Fake { cluster: Box<FakeCluster>, certificate: ServingCertificate, url: String },
-    Genuine { account: Box<Account>, access: Access, administrator: kube::Client },
+    Genuine { account: Box<Account>, access: Access, administrator: kube::Client, names: Names },
 }
 
 impl ApiServer {
@@ -73,13 +80,19 @@ impl ApiServer {
         }
     }
 
-    /// A kubeconfig for a user. The fake takes any token, and knows the names of those it is told.
-    fn kubeconfig(&self, user: User) -> String {
+    /// A kubeconfig for a controller. The fake takes any token, and knows the names of those it is told; the genuine server
+    /// knows the chart's ServiceAccount.
+    async fn kubeconfig(&self, user: User, controller: &UnderTest) -> anyhow::Result<String> {
         match self {
             Self::Fake { certificate, url, .. } => {
-                control_plane::kubeconfig(url, certificate.certificate_authority_pem(), &user.name(), &user.name())
+                let authority = certificate.certificate_authority_pem();
+                Ok(control_plane::kubeconfig(url, authority, &user.name(), &user.name()))
             }
-            Self::Genuine { access, .. } => access.kubeconfig(user),
+            Self::Genuine { access, administrator, names, .. } => {
+                let token = release::token(administrator, release::account_of(controller), None).await?;
+                names.give(&token, &user.name()).context("the controller's token")?;
+                Ok(access.kubeconfig_with(user, &token))
+            }
         }
     }
 }
@@ -118,7 +131,7 @@ impl RealTime {
         recorder: Recorder,
         invariants: Invariants,
     ) -> anyhow::Result<Self> {
-        let Setting { on, control_plane, certificate, logs } = setting;
+        let Setting { on, place, certificate, logs } = setting;
         let program = Program::of(&on.controller)?;
         let clock = Clock::system();
         recorder.set_clock(clock.clone());
@@ -136,11 +149,13 @@ impl RealTime {
                 families: families.clone(),
                 served,
                 pace,
+                enforce_iam: on.enforce_iam,
             }
         };
         let changed = Arc::new(Notify::new());
         let mut parts = JoinSet::new();
-        let api = match (on.backend, control_plane) {
+        let mut environment = BTreeMap::new();
+        let api = match (on.backend, place) {
             (BackendName::Embedded, _) => {
                 let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("a socket for Kubernetes")?;
                 let url = format!("https://{}", listener.local_addr()?);
@@ -171,15 +186,16 @@ impl RealTime {
                 parts.spawn_local(async move { Ok(kube.serve(listener, &serving).await?) });
                 ApiServer::Fake { cluster: Box::new(cluster), certificate, url }
             }
-            (BackendName::Apiserver, Some(access)) => {
+            (BackendName::Apiserver, Some(Place::ControlPlane { access, environment: of_the_chart })) => {
+                environment = of_the_chart;
                 let account = Account::new(options(&access.url, &access.certificate_authority_pem, Some(HEARTBEAT)));
                 let administrator = access.client(User::Administrator).await?;
-                let audit = Follower::from_the_end_of(&access.audit_log())?;
-                let (written, noticed) = (recorder.clone(), changed.clone());
-                parts.spawn_local(follow_audit(audit, move |call| {
-                    record(&written, call);
-                    noticed.notify_one();
-                }));
+                if let Some(Permission::Rbac(rule)) = &on.without {
+                    release::take_away(&administrator, rule).await?;
+                }
+                let names = Names::default();
+                let audit = Follower::from_the_end_of(&access.audit_log(), names.clone())?;
+                parts.spawn_local(follow_audit(audit, watch_writes(&recorder, &invariants, &changed)));
                 let mirror = Mirror::default();
                 follow_objects(&mut parts, &mirror, &administrator, &recorder, &changed);
                 parts.spawn_local(follow_instances(&account.ec2, clock.clone(), recorder.chronicler().clone()));
@@ -192,18 +208,21 @@ impl RealTime {
                 parts.spawn_local(watcher.watch(invariants, changed.clone()));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
-                parts.spawn_local(remove_dead_nodes(cloud_controller, account.instance_exists()));
-                ApiServer::Genuine { account: Box::new(account), access, administrator }
+                parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
+                ApiServer::Genuine { account: Box::new(account), access, administrator, names }
             }
-            (BackendName::Apiserver, None) => bail!("no control plane was made ready"),
-            (other @ (BackendName::Kind | BackendName::Eks), _) => bail!("the backend {other} is not there yet"),
+            (other, _) => bail!("no cluster was made ready for the backend {other}"),
         };
         let account = api.account();
-        observe_ec2(&account.ec2, recorder.clone(), changed);
+        observe_ec2(&account.ec2, recorder.clone(), invariants.clone(), changed);
         let ec2 = account.ec2.clone();
         parts.spawn_local(async move { Ok(ec2.serve(ec2_listener).await?) });
-        let mut environment = account.controller_environment();
+        environment.extend(account.controller_environment());
         environment.extend(process_environment(&ec2_url, REGION));
+        if on.enforce_iam {
+            account.ec2.cloud().add_oidc_provider(&format!("https://{ISSUER}"), &[STS]);
+            account.deploy_stack(Some(ISSUER), on.without.as_ref())?;
+        }
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;
         let (replicas, name, controller) = (BTreeMap::new(), on.backend, on.controller);
@@ -225,6 +244,37 @@ impl RealTime {
 }
 
 impl RealTime {
+    /// What a controller signs its calls with where policies decide: a session of its role, which ours gets for the token of
+    /// its ServiceAccount, as on EKS; fake-kube makes no tokens, and the role trusts no other account.
+    async fn credentials(&self, replica: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        if !self.account().options().enforce_iam {
+            return Ok(BTreeMap::new());
+        }
+        let variables = match &self.api {
+            ApiServer::Genuine { administrator, .. } if self.controller == UnderTest::Ours => {
+                let token = release::token(administrator, RELEASE, Some(STS)).await?;
+                let file = self.folder.path().join(format!("{replica}.token"));
+                std::fs::write(&file, token).context("writing the controller's token")?;
+                let role = format!("arn:aws:iam::{}:role/{}", self.account().account_id(), iam::role());
+                vec![
+                    ("AWS_ROLE_ARN", role),
+                    ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string()),
+                    ("AWS_ACCESS_KEY_ID", String::new()),
+                    ("AWS_SECRET_ACCESS_KEY", String::new()),
+                ]
+            }
+            _ => {
+                let session = self.account().ec2.cloud().assume_role(&iam::role(), RELEASE)?;
+                vec![
+                    ("AWS_ACCESS_KEY_ID", session.access_key_id),
+                    ("AWS_SECRET_ACCESS_KEY", session.secret_access_key),
+                    ("AWS_SESSION_TOKEN", session.session_token),
+                ]
+            }
+        };
+        Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     /// The account in fake-ec2.
     pub(crate) fn account(&self) -> &Account {
         self.api.account()
@@ -247,17 +297,33 @@ pub(crate) fn process_environment(ec2_url: &str, region: &str) -> BTreeMap<Strin
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-pub(crate) async fn follow_audit(mut audit: Follower, tell: impl Fn(&Call)) -> anyhow::Result<()> {
+/// Records what an audit log tells. A controller that is refused for want of permission breaks a rule of every scenario.
+pub(super) fn watch_writes(
+    recorder: &Recorder,
+    invariants: &Invariants,
+    changed: &Arc<Notify>,
+) -> impl Fn(&Entry) + use<> {
+    let (recorder, invariants, changed) = (recorder.clone(), invariants.clone(), changed.clone());
+    move |entry| {
+        record(&recorder, &entry.call);
+        if let Some(refusal) = &entry.refusal {
+            invariants.refused(&entry.call.caller, refusal);
+        }
+        changed.notify_one();
+    }
+}
+
+pub(crate) async fn follow_audit(mut audit: Follower, tell: impl Fn(&Entry)) -> anyhow::Result<()> {
     loop {
-        for call in audit.calls()? {
-            tell(&call);
+        for entry in audit.entries()? {
+            tell(&entry);
         }
         tokio::time::sleep(AUDIT_EVERY).await;
     }
 }
 
 /// Follows every kind that the invariants or the chronicle ask about.
-fn follow_objects(
+pub(super) fn follow_objects(
     parts: &mut JoinSet<anyhow::Result<()>>,
     mirror: &Mirror,
     client: &kube::Client,
@@ -281,8 +347,14 @@ fn follow_objects(
     }
 }
 
+/// Whether the instance behind a provider id exists, for whoever may be kept waiting for the answer.
+pub(crate) fn instance_exists(account: &Account) -> impl AsyncFn(&str) -> bool + use<> {
+    let exists = account.instance_exists();
+    async move |provider_id: &str| exists(provider_id)
+}
+
 /// What AWS's cloud controller does: a node that is not ready and whose instance is gone is deleted.
-pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl AsyncFn(&str) -> bool) -> anyhow::Result<()> {
     let api = Api::<Node>::all(client);
     loop {
         tokio::time::sleep(NODE_MONITOR_PERIOD).await;
@@ -290,7 +362,7 @@ pub(crate) async fn remove_dead_nodes(client: kube::Client, exists: impl Fn(&str
         let Ok(nodes) = api.list(&ListParams::default()).await else { continue };
         for node in nodes {
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
-            if !crate::things::is_ready(&node) && !exists(&provider_id) {
+            if !crate::things::is_ready(&node) && !exists(&provider_id).await {
                 let _ = api.delete(&node.name_any(), &DeleteParams::default()).await;
             }
         }
@@ -336,9 +408,11 @@ impl Backend for RealTime {
         let user = User::Controller(self.started);
         self.started += 1;
         let kubeconfig = self.folder.path().join(format!("{}.kubeconfig", user.name()));
-        std::fs::write(&kubeconfig, self.api.kubeconfig(user)).context("writing the controller's kubeconfig")?;
+        std::fs::write(&kubeconfig, self.api.kubeconfig(user, &self.controller).await?)
+            .context("writing the controller's kubeconfig")?;
         let [metrics_port, health_port] = free_ports()?;
         let mut environment = self.environment.clone();
+        environment.extend(self.credentials(&user.name()).await?);
         environment.insert("KUBECONFIG".into(), kubeconfig.display().to_string());
         environment.insert("METRICS_PORT".into(), metrics_port.to_string());
         environment.insert("HEALTH_PROBE_PORT".into(), health_port.to_string());

@@ -2,12 +2,12 @@
 
 use super::CONTROLLER;
 use crate::account::CLUSTER;
+use crate::cloud::{self, Ec2};
 use crate::invariants::{self, Invariants, Seen};
 use crate::recorder::Recorder;
 use controller_api::labels;
 use controller_clock::Clock;
 use controller_core::quantity::Quantity;
-use fake_ec2::FakeEc2;
 use fake_kube::{ApiClient, ListSelector, Resource, resources};
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,35 +33,36 @@ impl Objects for ApiClient {
 }
 
 /// What is looked at.
-pub(super) struct Watcher<O> {
+pub(super) struct Watcher<O, E> {
     pub(super) kube: O,
-    pub(super) ec2: FakeEc2,
+    pub(super) ec2: E,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
 }
 
-impl<O: Objects> Watcher<O> {
+impl<O: Objects, E: Ec2> Watcher<O, E> {
     /// Looks for as long as the future lives: after each change, and now and then without one, for some rules are about time
     /// alone.
     pub(super) async fn watch(self, invariants: Invariants, changed: Arc<Notify>) -> anyhow::Result<()> {
         loop {
             let _ = tokio::time::timeout(LOOK_AT_LEAST_EVERY, changed.notified()).await;
-            invariants.look(&self.seen());
+            invariants.look(&self.seen().await?);
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    fn seen(&self) -> Seen {
+    async fn seen(&self) -> anyhow::Result<Seen> {
+        let instances = self.ec2.instances().await?;
         let karpenter = |plural: &'static str| Resource::new(controller_api::GROUP, "v1", plural);
         let classes = self.kube.list(&Resource::new(controller_api::AWS_GROUP, "v1", "ec2nodeclasses"));
         let removals =
             self.recorder.pod_removals().into_iter().filter(|removal| removal.caller.starts_with(CONTROLLER)).collect();
-        Seen {
+        Ok(Seen {
             now: self.clock.now(),
             cluster: CLUSTER.into(),
             claims: self.kube.list(&karpenter("nodeclaims")).iter().map(|claim| claim_of(claim)).collect(),
             pools: self.kube.list(&karpenter("nodepools")).iter().map(|pool| pool_of(pool)).collect(),
-            instances: self.ec2.cloud().instances().into_iter().map(instance_of).collect(),
+            instances: instances.into_iter().map(instance_of).collect(),
             selected_subnets: classes
                 .iter()
                 .map(|class| (text(class, "/metadata/name").to_owned(), subnets_of(class)))
@@ -75,7 +76,7 @@ impl<O: Objects> Watcher<O> {
                 .collect(),
             removals,
             terminations: self.recorder.terminations(),
-        }
+        })
     }
 }
 
@@ -125,11 +126,11 @@ fn pool_of(pool: &Value) -> invariants::Pool {
     }
 }
 
-fn instance_of(instance: fake_ec2::Instance) -> invariants::Instance {
+fn instance_of(instance: cloud::Instance) -> invariants::Instance {
     invariants::Instance {
-        live: matches!(instance.state, fake_ec2::State::Pending | fake_ec2::State::Running),
+        live: matches!(instance.state.as_str(), "pending" | "running"),
         tags: instance.tags,
-        subnet: instance.subnet_id,
+        subnet: instance.subnet,
         launched_at: instance.launched_at,
         reclaim_at: instance.reclaim_at,
         id: instance.id,

@@ -3,9 +3,11 @@
 
 use super::chronicler::Sighting;
 use super::{Chronicler, InstanceFacts, InstancePhase, SeenInstance};
+use crate::cloud::{Ec2, Instance};
+use anyhow::bail;
 use controller_api::labels;
 use controller_clock::Clock;
-use fake_ec2::{CapacityType, Control, FakeEc2, Instance, State};
+use fake_ec2::FakeEc2;
 use fake_kube::{ApiClient, Resource, Watch, WatchEvent, resources};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,8 +24,7 @@ pub(crate) fn follow(
     let mut node_claims = kube.watch(&node_claims);
     let mut nodes = kube.watch(&resources::NODES);
     let mut events = kube.watch(&resources::EVENTS);
-    let cloud = ec2.cloud();
-    let mut instances = Instances { cloud: cloud.clone(), clock, known: BTreeMap::new() };
+    let mut instances = Instances { ec2: ec2.clone(), clock, known: BTreeMap::new() };
     async move {
         let mut revision = 0;
         loop {
@@ -36,9 +37,9 @@ pub(crate) fn follow(
                     each(change, &mut node_claims, |how, claim| chronicler.node_claim(how, claim));
                 }
                 Some(change) = events.next() => each(change, &mut events, |how, event| chronicler.event(how, event)),
-                changed = cloud.instances_changed(revision) => {
-                    revision = changed;
-                    instances.look(&chronicler);
+                changed = instances.ec2.instances_changed(revision) => {
+                    revision = changed?;
+                    instances.look(&chronicler).await?;
                 }
             }
         }
@@ -46,18 +47,17 @@ pub(crate) fn follow(
 }
 
 /// Follows the instances alone, for as long as the future lives.
-pub(crate) fn follow_instances(
-    ec2: &FakeEc2,
+pub(crate) fn follow_instances<E: Ec2>(
+    ec2: &E,
     clock: Clock,
     chronicler: Chronicler,
-) -> impl Future<Output = anyhow::Result<()>> + use<> {
-    let cloud = ec2.cloud();
-    let mut instances = Instances { cloud: cloud.clone(), clock, known: BTreeMap::new() };
+) -> impl Future<Output = anyhow::Result<()>> + use<E> {
+    let mut instances = Instances { ec2: ec2.clone(), clock, known: BTreeMap::new() };
     async move {
         let mut revision = 0;
         loop {
-            revision = cloud.instances_changed(revision).await;
-            instances.look(&chronicler);
+            revision = instances.ec2.instances_changed(revision).await?;
+            instances.look(&chronicler).await?;
         }
     }
 }
@@ -76,30 +76,27 @@ fn each(first: WatchEvent, watch: &mut Watch, tell: impl Fn(Sighting, &Value)) {
 }
 
 /// The instances, with what was told of each last.
-struct Instances {
-    cloud: Control,
+struct Instances<E> {
+    ec2: E,
     clock: Clock,
     known: BTreeMap<String, InstancePhase>,
 }
 
-impl Instances {
-    fn look(&mut self, chronicler: &Chronicler) {
+impl<E: Ec2> Instances<E> {
+    async fn look(&mut self, chronicler: &Chronicler) -> anyhow::Result<()> {
         let mut known = BTreeMap::new();
-        for instance in self.cloud.instances() {
-            let phase = phase_of(&instance);
+        for instance in self.ec2.instances().await? {
+            let phase = phase_of(&instance)?;
             if self.known.get(&instance.id) != Some(&phase) {
                 chronicler.instance(&self.seen(&instance, phase));
             }
             known.insert(instance.id, phase);
         }
         self.known = known;
+        Ok(())
     }
 
     fn seen(&self, instance: &Instance, phase: InstancePhase) -> SeenInstance {
-        let usd_per_hour = match instance.capacity_type {
-            CapacityType::Spot => self.cloud.spot_price(instance.instance_type, &instance.zone),
-            CapacityType::OnDemand => self.cloud.on_demand_price(instance.instance_type),
-        };
         SeenInstance {
             id: instance.id.clone(),
             phase,
@@ -107,24 +104,25 @@ impl Instances {
             since: if phase == InstancePhase::Notice { self.clock.now() } else { instance.state_since },
             node_pool: instance.tags.get(labels::NODE_POOL_LABEL).cloned(),
             facts: InstanceFacts {
-                instance_type: instance.instance_type.to_owned(),
+                instance_type: instance.instance_type.clone(),
                 zone: instance.zone.clone(),
-                capacity_type: instance.capacity_type.name().to_owned(),
-                usd_per_hour,
-                state_reason: instance.state_reason.as_ref().map(|(code, _)| code.clone()),
+                capacity_type: if instance.spot { "spot" } else { "on-demand" }.to_owned(),
+                usd_per_hour: instance.usd_per_hour,
+                state_reason: instance.state_reason.clone(),
             },
         }
     }
 }
 
-fn phase_of(instance: &Instance) -> InstancePhase {
-    match instance.state {
-        State::Pending => InstancePhase::Pending,
-        State::Running if instance.reclaim_at.is_some() => InstancePhase::Notice,
-        State::Running => InstancePhase::Running,
-        State::Stopping => InstancePhase::Stopping,
-        State::Stopped => InstancePhase::Stopped,
-        State::ShuttingDown => InstancePhase::ShuttingDown,
-        State::Terminated => InstancePhase::Terminated,
-    }
+fn phase_of(instance: &Instance) -> anyhow::Result<InstancePhase> {
+    Ok(match instance.state.as_str() {
+        "pending" => InstancePhase::Pending,
+        "running" if instance.reclaim_at.is_some() => InstancePhase::Notice,
+        "running" => InstancePhase::Running,
+        "stopping" => InstancePhase::Stopping,
+        "stopped" => InstancePhase::Stopped,
+        "shutting-down" => InstancePhase::ShuttingDown,
+        "terminated" => InstancePhase::Terminated,
+        other => bail!("the instance {} is {other:?}, which EC2 does not know", instance.id),
+    })
 }

@@ -33,6 +33,7 @@ pub(super) fn watch(progress: Arc<Shown>, temporary: Option<PathBuf>) -> anyhow:
             progress.ended.load(Ordering::Relaxed),
             progress.scenarios
         ));
+        crate::kind::delete_all();
         if let Some(folder) = temporary {
             remove(&folder);
         }

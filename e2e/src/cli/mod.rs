@@ -8,6 +8,7 @@ mod contract;
 mod interrupt;
 mod list;
 mod output;
+mod permissions;
 mod report;
 mod serve;
 mod steps;
@@ -73,6 +74,8 @@ enum Command {
     List(list::Arguments),
     /// Compares fake-kube with a genuine API server and scheduler.
     Contract(contract::Arguments),
+    /// Lists what the controller is allowed, or takes each away to see that it is needed.
+    Permissions(permissions::Arguments),
     /// Lists the sentences that scenarios may use.
     Steps(steps::Arguments),
     #[command(flatten)]
@@ -135,6 +138,7 @@ pub fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Contract(arguments) => contract::run(&arguments),
+        Command::Permissions(arguments) => permissions::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Cloud(command) => cloud::run(&command),
         Command::Completions(arguments) => completions::run(&arguments, &Cli::command()),

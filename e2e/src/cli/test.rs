@@ -1,15 +1,21 @@
 //! `trysquare test`: runs scenarios and reports.
 
 use super::{BACKEND, CliError, FAILED, Format, PASSED, interrupt, output, print, print_json, tell};
+use crate::account::CLUSTER;
 use crate::backend::{BackendName, Program, definitions_of};
 use crate::control_plane::Programs;
 use crate::features::{self, Scenario, Selection};
+use crate::kind::{self, Clusters};
+use crate::permissions::Permission;
+use crate::place::{ControlPlanes, Places};
+use crate::release::{self, CHART, Release};
 use crate::report;
-use crate::runner::{self, ControlPlanes, Progress};
+use crate::runner::{self, Progress};
 use crate::scenario::On;
 use crate::steps::Vocabulary;
 use crate::temporary::TemporaryFolder;
 use crate::tied;
+use crate::tools::Tool;
 use crate::under_test::UnderTest;
 use crate::verdict::{ScenarioResult, Verdict};
 use anyhow::anyhow;
@@ -62,6 +68,12 @@ pub(super) struct Choice {
     /// A variable of the controller's environment, as NAME=VALUE; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     controller_env: Vec<(String, String)>,
+    /// Whether AWS refuses the controller what deploy/cloudformation does not allow it.
+    #[arg(long, value_enum, default_value = "off")]
+    iam: IamChoice,
+    /// Take a permission away from the controller, by its name in `trysquare permissions`.
+    #[arg(long, value_name = "PERMISSION")]
+    without: Option<Permission>,
     /// Only scenarios whose tags satisfy the expression, such as "@essential and not @slow".
     #[arg(long, value_name = "EXPR")]
     pub(super) tags: Option<String>,
@@ -77,15 +89,45 @@ pub(super) struct Choice {
     /// How many scenarios at a time [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
+    #[command(flatten)]
+    kind: KindChoice,
     /// How to print the results.
     #[arg(long, value_enum, default_value = "text")]
     pub(super) format: Format,
 }
 
+/// Whether policies decide who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum IamChoice {
+    /// Everybody may do everything.
+    Off,
+    /// The controller may do what the policies of the CloudFormation template allow.
+    Enforce,
+}
+
+/// What only the backend kind asks for.
+#[derive(clap::Args)]
+struct KindChoice {
+    /// The image of kind's nodes; by default the one that belongs to the kind program.
+    #[arg(long, value_name = "NODE_IMAGE")]
+    image: Option<String>,
+    /// The controller's image on kind; by default the one that belongs to the chart, or upstream's of the same release.
+    #[arg(long, value_name = "IMAGE")]
+    controller_image: Option<String>,
+    /// Leave the kind clusters there for the next run, which takes those that are there.
+    #[arg(long)]
+    keep_clusters: bool,
+}
+
 impl Choice {
     /// What the scenarios run on.
     pub(super) fn on(&self, backend: BackendName, controller: UnderTest) -> On {
-        On { backend, controller, environment: self.controller_env.iter().cloned().collect() }
+        On {
+            environment: self.controller_env.iter().cloned().collect(),
+            enforce_iam: self.iam == IamChoice::Enforce,
+            without: self.without.clone(),
+            ..On::with(backend, controller)
+        }
     }
 
     /// How they are run, once each; with the report's folder, what is kept there. Fails where the backend cannot start.
@@ -95,17 +137,17 @@ impl Choice {
         report: Option<&Path>,
         temporary: Option<&TemporaryFolder>,
     ) -> anyhow::Result<runner::Options> {
-        let is_virtual = on.is_virtual();
         Ok(runner::Options {
             program: tied::this_program()?,
-            control_planes: control_planes(&on, temporary)?,
+            jobs: self.jobs.map_or_else(|| usual_jobs(&on), usize::from),
+            without: Vec::new(),
+            places: places(&on, &self.kind, temporary)?,
             on,
             long: self.long,
             logs: report.map(report::logs),
             seed: self.seed,
             pinned: true,
             twice: false,
-            jobs: self.jobs.map_or_else(|| usual_jobs(is_virtual), usize::from),
             journals: report.map(report::journals),
         })
     }
@@ -205,18 +247,25 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// How many scenarios run at a time: in virtual time each keeps a core busy, in real time most of them wait.
-fn usual_jobs(is_virtual: bool) -> usize {
+/// How many scenarios run at a time: in virtual time each keeps a core busy, in real time most of them wait; a kind cluster
+/// takes about a gigabyte.
+pub(super) fn usual_jobs(on: &On) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if is_virtual { cores } else { 3 * cores }
+    if on.is_virtual() || on.backend == BackendName::Kind { cores } else { 3 * cores }
 }
 
-/// What control planes are made of, where the backend has them. All programs that will be needed are looked for now.
-fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<Option<ControlPlanes>> {
+/// What places are made of, where the backend has some. All programs that will be needed are looked for now.
+fn places(on: &On, kind: &KindChoice, folder: Option<&TemporaryFolder>) -> anyhow::Result<Option<Places>> {
+    if on.backend != BackendName::Kind
+        && (kind.image.is_some() || kind.controller_image.is_some() || kind.keep_clusters)
+    {
+        return Err(anyhow!("--image, --controller-image and --keep-clusters are for --backend kind"));
+    }
     match on.backend {
         BackendName::Embedded if on.is_virtual() => return Ok(None),
         BackendName::Embedded | BackendName::Apiserver => {}
-        other => return Err(anyhow!("the backend {other} is not there yet; embedded and apiserver are")),
+        BackendName::Kind => return kind_clusters(on, kind).map(Some),
+        other => return Err(anyhow!("the backend {other} is not there yet; embedded, apiserver and kind are")),
     }
     if let UnderTest::Program(path) = &on.controller
         && !path.is_file()
@@ -225,8 +274,47 @@ fn control_planes(on: &On, folder: Option<&TemporaryFolder>) -> anyhow::Result<O
     }
     Program::of(&on.controller)?;
     let (BackendName::Apiserver, Some(folder)) = (on.backend, folder) else { return Ok(None) };
+    Ok(Some(Places::ControlPlanes(control_planes(on, folder)?)))
+}
+
+/// What control planes are made of.
+pub(super) fn control_planes(on: &On, folder: &TemporaryFolder) -> anyhow::Result<ControlPlanes> {
     let definitions = definitions_of(&on.controller)?;
-    Ok(Some(ControlPlanes { programs: Programs::find()?, definitions, folder: folder.path().to_owned() }))
+    let programs = Programs::find()?;
+    let release = Release::render(&Tool::Helm.find()?, Path::new(CHART), &release::values(CLUSTER))?;
+    let folder = folder.path().to_owned();
+    Ok(ControlPlanes { programs, definitions, release, folder })
+}
+
+/// What kind clusters are made of.
+fn kind_clusters(on: &On, choice: &KindChoice) -> anyhow::Result<Places> {
+    let controller_image = match (&choice.controller_image, &on.controller) {
+        (Some(image), _) => image.clone(),
+        (None, UnderTest::Ours | UnderTest::Nothing) => kind::our_image("controller"),
+        (None, UnderTest::Upstream) => {
+            format!("public.ecr.aws/karpenter/controller:{}", Tool::Karpenter.version().trim_start_matches('v'))
+        }
+        (None, UnderTest::Program(path)) => {
+            return Err(anyhow!(
+                "on kind a controller is an image: give --controller-image beside --controller {}",
+                path.display()
+            ));
+        }
+    };
+    let helm = Tool::Helm.find()?;
+    let chart = std::path::absolute(CHART)?;
+    Ok(Places::Kind(Clusters {
+        kind: Tool::Kind.find()?,
+        release: Release::render(&helm, &chart, &release::values(CLUSTER))?,
+        helm,
+        node_image: choice.image.clone(),
+        controller_image,
+        ec2_image: kind::our_image("fake-ec2"),
+        chart,
+        definitions: definitions_of(&on.controller)?,
+        folder: kind::folder()?,
+        keep: choice.keep_clusters,
+    }))
 }
 
 /// A bar on a terminal, a line per scenario elsewhere.

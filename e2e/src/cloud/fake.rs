@@ -1,19 +1,22 @@
-//! fake-ec2 as the cloud of a scenario, and as what the kubelets see of their machines.
+//! fake-ec2 as the cloud of a scenario, and as what the kubelets see of their machines. It is asked over its control API and
+//! AWS's own protocols, whether it lives in this process or in another.
 
-use super::{Cloud, CloudCall, Instance, SpotOffer};
+use super::{Cloud, CloudCall, Ec2, Instance, SpotOffer};
 use crate::kubelet::{Machine, Machines};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use base64::Engine as _;
 use controller_clock::Clock;
-use fake_ec2::{Bootstrapped, CapacityType, FakeEc2, FaultRule, Impairment, JournalEntry, State};
+use fake_ec2::{Bootstrapped, JournalEntry};
+use http::Method;
 use jiff::SignedDuration;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// fake-ec2 in process.
-pub struct FakeCloud {
-    ec2: FakeEc2,
+/// fake-ec2 as the cloud of a scenario.
+pub struct FakeCloud<E> {
+    ec2: E,
     clock: Clock,
     cluster: String,
     region: String,
@@ -21,20 +24,55 @@ pub struct FakeCloud {
     seen_revision: Cell<u64>,
 }
 
-impl FakeCloud {
+impl<E: Ec2> FakeCloud<E> {
     /// The account after its stage was set.
-    pub fn new(ec2: FakeEc2, clock: Clock, cluster: &str, region: &str, stage: Bootstrapped) -> Self {
+    pub fn new(ec2: E, clock: Clock, cluster: &str, region: &str, stage: Bootstrapped) -> Self {
         Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, seen_revision: Cell::new(0) }
+    }
+
+    /// The ARN of the role that nodes are given.
+    pub(crate) fn node_role_arn(&self) -> String {
+        self.stage.node_role_arn.clone()
+    }
+
+    /// Every resource of a kind.
+    async fn resources(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+        match self.ec2.read(&format!("/resources/{kind}")).await?[kind].take() {
+            Value::Array(resources) => Ok(resources),
+            other => bail!("the answer of fake-ec2 has no {kind}, but {other}"),
+        }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> anyhow::Result<Value> {
+        self.ec2.command(Method::POST, path, &body).await
+    }
+
+    async fn of_instance(&self, instance: &str, command: &str, body: Value) -> anyhow::Result<()> {
+        self.post(&format!("/instances/{instance}/{command}"), body).await.map(drop)
+    }
+
+    async fn eks_cluster(&self) -> anyhow::Result<Value> {
+        let clusters = self.resources("clusters").await?;
+        clusters.into_iter().find(|cluster| cluster["name"] == *self.cluster).context("there is no EKS cluster")
+    }
+
+    async fn admit(&self, role_arn: &str) -> anyhow::Result<()> {
+        let entry = json!({"principalArn": role_arn, "type": "EC2_LINUX"});
+        self.post(&format!("/clusters/{}/access-entries", self.cluster), entry).await.map(drop)
+    }
+
+    async fn set_tag(&self, resource: &str, key: &str, value: &str) -> anyhow::Result<()> {
+        self.post("/tags", json!({"resource": resource, "tags": {key: value}})).await.map(drop)
     }
 
     /// The role of a node group's instances, which EKS admits to the cluster. The group's instance profile has its name.
     async fn node_group_role(&self, group: &str) -> anyhow::Result<String> {
         let role = format!("{}-{group}-NodeInstanceRole", self.cluster);
-        if self.ec2.cloud().instance_profiles().iter().any(|profile| profile.name == role) {
+        if self.instance_profiles().await?.contains_key(&role) {
             return Ok(role);
         }
-        let arn = self.ec2.cloud().add_role(&role);
-        self.ec2.cloud().set_access_entry(&self.cluster, &arn, Some("EC2_LINUX"))?;
+        let made = self.post("/roles", json!({"name": role})).await?;
+        self.admit(text(&made, "arn")?).await?;
         let form = |action: &str| {
             vec![("Action", action.into()), ("Version", "2010-05-08".into()), ("InstanceProfileName", role.clone())]
         };
@@ -44,17 +82,17 @@ impl FakeCloud {
     }
 
     /// What the AL2023 image of a node group is given to join the cluster.
-    fn node_group_user_data(&self, group: &str) -> anyhow::Result<String> {
-        let cluster = self.ec2.cloud().cluster(&self.cluster).context("there is no EKS cluster")?;
+    async fn node_group_user_data(&self, group: &str) -> anyhow::Result<String> {
+        let cluster = self.eks_cluster().await?;
         let config = json!({
             "apiVersion": "node.eks.aws/v1alpha1",
             "kind": "NodeConfig",
             "spec": {
                 "cluster": {
-                    "name": cluster.name,
-                    "apiServerEndpoint": cluster.endpoint,
-                    "certificateAuthority": cluster.certificate_authority,
-                    "cidr": cluster.service_cidr,
+                    "name": cluster["name"],
+                    "apiServerEndpoint": cluster["endpoint"],
+                    "certificateAuthority": cluster["certificateAuthority"],
+                    "cidr": cluster["serviceCidr"],
                 },
                 "kubelet": {
                     "config": {"maxPods": 29},
@@ -78,15 +116,15 @@ impl FakeCloud {
 
     /// Launches one on-demand m5.large with these parameters more.
     async fn run_instance(&self, more: &[(&str, String)]) -> anyhow::Result<String> {
-        let images = self.ec2.cloud().images();
-        let image = images.into_iter().find(|image| image.architecture == "x86_64").context("there is no image")?;
+        let images = self.resources("images").await?;
+        let image = images.iter().find(|image| image["architecture"] == "x86_64").context("there is no image")?;
         let mut form = vec![
             ("Action", "RunInstances".into()),
             ("Version", "2016-11-15".into()),
             ("MinCount", "1".into()),
             ("MaxCount", "1".into()),
             ("InstanceType", "m5.large".into()),
-            ("ImageId", image.id),
+            ("ImageId", text(image, "id")?.to_owned()),
             ("SubnetId", self.stage.subnet_ids.first().context("there is no subnet")?.clone()),
         ];
         form.extend_from_slice(more);
@@ -103,13 +141,18 @@ impl FakeCloud {
             .header("content-type", "application/x-www-form-urlencoded")
             .header("user-agent", "administrator")
             .body(encoded.join("&").into())?;
-        let response = self.ec2.handle(request).await;
+        let response = self.ec2.aws(request).await?;
         let body = String::from_utf8_lossy(response.body()).into_owned();
         if response.status() != 200 {
             bail!("{}: {body}", response.status());
         }
         Ok(body)
     }
+}
+
+/// A member that every answer has.
+fn text<'a>(object: &'a Value, member: &str) -> anyhow::Result<&'a str> {
+    object[member].as_str().with_context(|| format!("the answer of fake-ec2 has no text {member:?}: {object}"))
 }
 
 fn percent_encoded(text: &str) -> String {
@@ -136,60 +179,39 @@ fn call(entry: &JournalEntry) -> CloudCall {
 }
 
 #[async_trait::async_trait(?Send)]
-impl Cloud for FakeCloud {
+impl<E: Ec2> Cloud for FakeCloud<E> {
     async fn launch_templates(&self) -> anyhow::Result<BTreeSet<String>> {
-        Ok(self.ec2.cloud().launch_templates().into_iter().map(|template| template.name).collect())
+        let templates = self.resources("launchTemplates").await?;
+        templates.iter().map(|template| Ok(text(template, "name")?.to_owned())).collect()
     }
 
     async fn instance_profiles(&self) -> anyhow::Result<BTreeMap<String, Option<String>>> {
-        let profiles = self.ec2.cloud().instance_profiles().into_iter();
-        Ok(profiles.map(|profile| (profile.name, profile.role)).collect())
+        let profiles = self.resources("instanceProfiles").await?;
+        let profile =
+            |profile: &Value| Ok((text(profile, "name")?.to_owned(), profile["role"].as_str().map(str::to_owned)));
+        profiles.iter().map(profile).collect()
     }
 
     async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
-        let names: BTreeMap<String, String> =
-            self.ec2.cloud().images().into_iter().map(|image| (image.id, image.name)).collect();
-        let instance = |instance: fake_ec2::Instance| Instance {
-            id: instance.id,
-            image_name: names.get(&instance.image_id).cloned().unwrap_or_default(),
-            image_id: instance.image_id,
-            security_groups: instance.security_groups.into_iter().map(|(_, name)| name).collect(),
-            instance_type: instance.instance_type.to_owned(),
-            zone: instance.zone,
-            subnet: instance.subnet_id,
-            state: instance.state.name().to_owned(),
-            spot: instance.capacity_type == CapacityType::Spot,
-            launched_at: instance.launched_at,
-            tags: instance.tags,
-        };
-        Ok(self.ec2.cloud().instances().into_iter().map(instance).collect())
+        self.ec2.instances().await
     }
 
     async fn calls(&self) -> anyhow::Result<Vec<CloudCall>> {
-        Ok(self.ec2.cloud().journal().iter().map(|entry| call(entry)).collect())
+        Ok(self.ec2.journal().await?.iter().map(|entry| call(entry)).collect())
     }
 
     async fn spot_offers(&self) -> anyhow::Result<Vec<SpotOffer>> {
-        let offers = self.ec2.cloud().offerings();
-        let in_zones = |offering: &fake_ec2::Offering| {
-            let offer = |(zone, price): (&&str, &f64)| SpotOffer {
-                instance_type: offering.instance_type.name.to_owned(),
-                zone: (*zone).to_owned(),
-                price: *price,
-                interruption_band: offering.interruption_band,
-                vcpus: offering.instance_type.vcpus,
-            };
-            offering.spot.iter().map(offer).collect::<Vec<_>>()
-        };
-        Ok(offers.iter().flat_map(in_zones).collect())
+        let offerings: Vec<Offering> =
+            serde_json::from_value(self.resources("offerings").await?.into()).context("offerings")?;
+        Ok(offerings.into_iter().flat_map(Offering::on_the_spot_market).collect())
     }
 
     async fn interrupt(&self, instance: &str) -> anyhow::Result<()> {
-        self.ec2.cloud().interrupt(instance).map(drop).map_err(|error| anyhow!("{error:?}"))
+        self.of_instance(instance, "interrupt", json!({})).await
     }
 
     async fn recommend_rebalance(&self, instance: &str) -> anyhow::Result<()> {
-        self.ec2.cloud().rebalance(instance).map_err(|error| anyhow!("{error:?}"))
+        self.of_instance(instance, "rebalance", json!({})).await
     }
 
     async fn terminate(&self, instance: &str) -> anyhow::Result<()> {
@@ -213,88 +235,89 @@ impl Cloud for FakeCloud {
 
     async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String> {
         let profile = self.node_group_role(group).await?;
-        let user_data = self.node_group_user_data(group)?;
+        let user_data = self.node_group_user_data(group).await?;
         let instance = self.run_instance(&[("IamInstanceProfile.Name", profile), ("UserData", user_data)]).await?;
         let cluster = self.cluster.as_str();
         let owned = format!("kubernetes.io/cluster/{cluster}");
         let scaling_group = format!("eks-{group}");
         // Auto Scaling sets its tag itself: nobody else may use its prefix.
-        let tags = [
-            ("aws:autoscaling:groupName", scaling_group.as_str()),
-            ("eks:cluster-name", cluster),
-            ("eks:nodegroup-name", group),
-            (owned.as_str(), "owned"),
-        ];
-        self.ec2.cloud().set_tags(&instance, tags)?;
+        let tags = json!({
+            "aws:autoscaling:groupName": scaling_group,
+            "eks:cluster-name": cluster,
+            "eks:nodegroup-name": group,
+            owned: "owned",
+        });
+        self.post("/tags", json!({"resource": instance, "tags": tags})).await?;
         Ok(instance)
     }
 
     async fn tag_subnet_in(&self, zone: &str, key: &str, value: &str) -> anyhow::Result<()> {
-        let subnets = self.ec2.cloud().subnets();
-        let subnet = subnets.iter().find(|subnet| subnet.zone == zone);
+        let subnets = self.resources("subnets").await?;
+        let subnet = subnets.iter().find(|subnet| subnet["zone"] == zone);
         let subnet = subnet.with_context(|| format!("there is no subnet in {zone}"))?;
-        Ok(self.ec2.cloud().set_tags(&subnet.id, [(key, value)])?)
+        self.set_tag(text(subnet, "id")?, key, value).await
     }
 
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()> {
-        self.stage.subnet_ids.iter().try_for_each(|subnet| Ok(self.ec2.cloud().set_tags(subnet, [(key, value)])?))
+        for subnet in &self.stage.subnet_ids {
+            self.set_tag(subnet, key, value).await?;
+        }
+        Ok(())
     }
 
     async fn tag_security_group(&self, key: &str, value: &str) -> anyhow::Result<()> {
-        Ok(self.ec2.cloud().set_tags(&self.stage.security_group_id, [(key, value)])?)
+        self.set_tag(&self.stage.security_group_id, key, value).await
     }
 
     async fn send_to_queue(&self, body: &str) -> anyhow::Result<()> {
-        self.ec2.cloud().send_raw_message(&self.cluster, body).map_err(|error| anyhow!("{error:?}"))
+        self.post(&format!("/queues/{}/messages", self.cluster), json!({"body": body})).await.map(drop)
     }
 
     async fn have_queue(&self, exists: bool) -> anyhow::Result<()> {
         if exists {
-            self.ec2.cloud().add_queue(&self.cluster);
-            return Ok(());
+            return self.post("/queues", json!({"name": self.cluster})).await.map(drop);
         }
-        Ok(self.ec2.cloud().remove_queue(&self.cluster)?)
+        self.ec2.command(Method::DELETE, &format!("/queues/{}", self.cluster), &Value::Null).await.map(drop)
     }
 
     async fn queue_length(&self) -> anyhow::Result<usize> {
-        let (visible, in_flight, delayed) =
-            self.ec2.cloud().queue_counts(&self.cluster).context("there is no queue")?;
-        Ok(visible + in_flight + delayed)
+        let queues = self.resources("queues").await?;
+        let queue = queues.iter().find(|queue| queue["name"] == *self.cluster).context("there is no queue")?;
+        let count = |member: &str| queue[member].as_u64().unwrap_or_default() as usize;
+        Ok(count("visible") + count("inFlight") + count("delayed"))
     }
 
     async fn admit_node_role(&self, admit: bool) -> anyhow::Result<()> {
-        Ok(self.ec2.cloud().set_access_entry(&self.cluster, &self.stage.node_role_arn, admit.then_some("EC2_LINUX"))?)
+        let arn = &self.stage.node_role_arn;
+        if admit {
+            return self.admit(arn).await;
+        }
+        let path = format!("/clusters/{}/access-entries?principalArn={}", self.cluster, percent_encoded(arn));
+        self.ec2.command(Method::DELETE, &path, &Value::Null).await.map(drop)
     }
 
     async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()> {
-        let cloud = self.ec2.cloud();
-        if exhausted {
-            cloud.exhaust("*", "*", CapacityType::Spot)
-        } else {
-            cloud.restore("*", "*", CapacityType::Spot)
-        }
-        Ok(())
+        let path = if exhausted { "/capacity/exhaust" } else { "/capacity/restore" };
+        self.post(path, json!({"instanceType": "*", "zone": "*", "capacityType": "spot"})).await.map(drop)
     }
 
     async fn impair(&self, instance: &str) -> anyhow::Result<()> {
-        Ok(self.ec2.cloud().impair(instance, Impairment::System, true)?)
+        self.of_instance(instance, "impair", json!({"check": "system", "failing": true})).await
     }
 
     async fn schedule_maintenance(&self, instance: &str, code: &str) -> anyhow::Result<()> {
         let in_a_week = self.clock.now() + SignedDuration::from_hours(7 * 24);
-        let scheduled = self.ec2.cloud().schedule_maintenance(instance, code, in_a_week);
-        scheduled.map_err(|error| anyhow!("{error:?}"))
+        self.of_instance(instance, "maintenance", json!({"code": code, "notBefore": in_a_week})).await
     }
 
     async fn release_images(&self, date: &str) -> anyhow::Result<()> {
-        let cluster = self.ec2.cloud().cluster(&self.cluster).context("there is no EKS cluster")?;
-        self.ec2.cloud().release_images(&cluster.version, date, "9.9.9");
-        Ok(())
+        let version = self.eks_cluster().await?["version"].take();
+        let release = json!({"kubernetesVersion": version, "date": date, "bottlerocketVersion": "9.9.9"});
+        self.post("/images", release).await.map(drop)
     }
 
     async fn deny(&self, action: &str) -> anyhow::Result<()> {
-        self.ec2.cloud().fault(FaultRule::unauthorized(action));
-        Ok(())
+        self.post("/faults", json!({"action": action, "outcome": "unauthorized"})).await.map(drop)
     }
 
     fn event(&self, detail_type: &str, source: &str, detail: Value) -> Value {
@@ -313,51 +336,60 @@ impl Cloud for FakeCloud {
 }
 
 #[async_trait::async_trait(?Send)]
-impl Machines for FakeCloud {
+impl<E: Ec2> Machines for FakeCloud<E> {
     async fn machines(&self) -> anyhow::Result<Vec<Machine>> {
-        let types: BTreeMap<&str, _> =
-            self.ec2.cloud().instance_types().into_iter().map(|kind| (kind.name, kind)).collect();
-        let profiles = self.ec2.cloud().instance_profiles();
-        let machine = |instance: fake_ec2::Instance| {
-            let kind = types.get(instance.instance_type)?;
-            let profile = instance
-                .profile
-                .as_ref()
-                .and_then(|reference| profiles.iter().find(|profile| profile.arn == reference.arn));
-            Some(Machine {
-                running: instance.state == State::Running,
-                instance_type: instance.instance_type.to_owned(),
-                architecture: if instance.architecture == "arm64" { "arm64" } else { "amd64" }.to_owned(),
-                vcpus: kind.vcpus,
-                memory_mib: kind.memory_mib,
-                region: self.region.clone(),
-                user_data: instance.user_data_text().unwrap_or_default(),
-                role: profile.and_then(|profile| profile.role.clone()).unwrap_or_default(),
-                zone: instance.zone,
-                zone_id: instance.zone_id,
-                private_dns_name: instance.private_dns_name,
-                private_ip: instance.private_ip.to_string(),
-                launched_at: instance.launched_at,
-                id: instance.id,
-            })
+        let machine = |instance: Instance| Machine {
+            running: instance.state == "running",
+            architecture: if instance.architecture == "arm64" { "arm64" } else { "amd64" }.to_owned(),
+            region: self.region.clone(),
+            instance_type: instance.instance_type,
+            vcpus: instance.vcpus,
+            memory_mib: instance.memory_mib,
+            user_data: instance.user_data,
+            role: instance.role.unwrap_or_default(),
+            zone: instance.zone,
+            zone_id: instance.zone_id,
+            private_dns_name: instance.private_dns_name,
+            private_ip: instance.private_ip,
+            launched_at: instance.launched_at,
+            id: instance.id,
         };
-        Ok(self
-            .ec2
-            .cloud()
-            .instances()
-            .into_iter()
-            .filter(|instance| !instance.state.is_ending())
-            .filter_map(machine)
-            .collect())
+        Ok(self.ec2.instances().await?.into_iter().filter(Instance::is_live).map(machine).collect())
     }
 
-    async fn changed(&self) {
-        self.seen_revision.set(self.ec2.cloud().instances_changed(self.seen_revision.get()).await);
+    async fn changed(&self) -> anyhow::Result<()> {
+        self.seen_revision.set(self.ec2.instances_changed(self.seen_revision.get()).await?);
+        Ok(())
     }
 
     async fn admits(&self, role: &str) -> anyhow::Result<bool> {
-        let cluster = self.ec2.cloud().cluster(&self.cluster).context("there is no EKS cluster")?;
-        let of_role = |arn: &str| arn.rsplit('/').next() == Some(role);
-        Ok(cluster.access_entries.values().any(|entry| of_role(&entry.principal_arn) && entry.kind == "EC2_LINUX"))
+        let cluster = self.eks_cluster().await?;
+        let is_of_role = |entry: &Value| {
+            entry["type"] == "EC2_LINUX"
+                && entry["principalArn"].as_str().is_some_and(|arn| arn.rsplit('/').next() == Some(role))
+        };
+        Ok(cluster["accessEntries"].as_array().into_iter().flatten().any(is_of_role))
     }
 }
+
+/// What is sold, as the control API tells it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Offering {
+    instance_type: String,
+    vcpus: u32,
+    interruption_band: u8,
+    spot_usd: BTreeMap<String, f64>,
+}
+
+impl Offering {
+    fn on_the_spot_market(self) -> Vec<SpotOffer> {
+        let Self { instance_type, vcpus, interruption_band, spot_usd } = self;
+        let offer =
+            |(zone, price)| SpotOffer { instance_type: instance_type.clone(), zone, price, interruption_band, vcpus };
+        spot_usd.into_iter().map(offer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

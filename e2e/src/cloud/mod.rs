@@ -1,15 +1,20 @@
 //! What a scenario may do to the cloud, and see of it.
 
+mod ec2;
 mod fake;
+mod in_process;
+mod remote;
 
+pub use ec2::Ec2;
 pub use fake::FakeCloud;
+pub use remote::{RemoteEc2, Start};
 
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An EC2 instance, as far as scenarios ask.
-#[derive(Clone, Debug)]
+/// An EC2 instance, as far as scenarios, kubelets, chronicle and invariants ask.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// Such as `i-0123456789abcdef0`.
     pub id: String,
@@ -27,12 +32,36 @@ pub struct Instance {
     pub security_groups: BTreeSet<String>,
     /// `pending`, `running`, `shutting-down`, `terminated`, `stopping` or `stopped`.
     pub state: String,
+    /// When that began.
+    pub state_since: Timestamp,
+    /// The code of why it stopped or ended.
+    pub state_reason: Option<String>,
     /// Whether it was bought on the spot market.
     pub spot: bool,
     /// When it was launched.
     pub launched_at: Timestamp,
+    /// When EC2 takes it back, once a notice has said so.
+    pub reclaim_at: Option<Timestamp>,
+    /// What it costs from now on, in US dollars.
+    pub usd_per_hour: Option<f64>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
+    /// `x86_64` or `arm64`.
+    pub architecture: String,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The zone's id.
+    pub zone_id: String,
+    /// The private DNS name.
+    pub private_dns_name: String,
+    /// The private address.
+    pub private_ip: String,
+    /// The user data, decoded.
+    pub user_data: String,
+    /// The role of its instance profile.
+    pub role: Option<String>,
 }
 
 impl Instance {

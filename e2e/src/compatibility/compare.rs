@@ -140,8 +140,8 @@ async fn carry_out(
     logs: Option<PathBuf>,
 ) -> anyhow::Result<Value> {
     let title = controller.to_string();
-    let on = On { backend: BackendName::Embedded, controller, environment: BTreeMap::new() };
-    let setting = Setting { on, control_plane: None, certificate: Some(certificate), logs };
+    let on = On::with(BackendName::Embedded, controller);
+    let setting = Setting { on, place: None, certificate: Some(certificate), logs };
     let families = ["c5", "c6i", "m5", "m6g", "m6i", "r5", "r6i"].map(str::to_owned).into();
     let mut backend = RealTime::start(setting, SEED, families, Recorder::default(), Invariants::default()).await?;
     apply_file(&backend.kube(), input).await?;

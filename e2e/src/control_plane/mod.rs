@@ -7,6 +7,7 @@
 pub(crate) mod audit;
 mod etcd;
 
+use crate::release::{self, Release};
 use crate::tied;
 use crate::tools::{self, Missing, Tool};
 use anyhow::{Context, anyhow, bail};
@@ -36,9 +37,6 @@ const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// How often other ports are tried where somebody took them between the choice and the start.
 const ATTEMPTS: u32 = 3;
-
-/// How many clients that are controllers under test have a name of their own; more starts than that share the last one.
-const CONTROLLERS: usize = 64;
 
 /// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -86,7 +84,7 @@ impl User {
             Self::Administrator => "trysquare".into(),
             Self::Kubelet => "kubelet".into(),
             Self::CloudController => "cloud-controller-manager".into(),
-            Self::Controller(number) => format!("{}-{}", crate::backend::CONTROLLER, number.min(CONTROLLERS - 1)),
+            Self::Controller(number) => format!("{}-{}", crate::backend::CONTROLLER, number),
         }
     }
 }
@@ -116,7 +114,12 @@ impl Access {
 
     /// A kubeconfig for a user.
     pub fn kubeconfig(&self, user: User) -> String {
-        kubeconfig(&self.url, &self.certificate_authority_pem, &user.name(), &self.token_of(user))
+        self.kubeconfig_with(user, &self.token_of(user))
+    }
+
+    /// A kubeconfig for a user with another token.
+    pub(crate) fn kubeconfig_with(&self, user: User, token: &str) -> String {
+        kubeconfig(&self.url, &self.certificate_authority_pem, &user.name(), token)
     }
 
     /// A client of a user.
@@ -248,6 +251,14 @@ impl ControlPlane {
     /// How to reach it.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Installs what authorises a controller: from now on that belongs to what it is set back to.
+    pub async fn authorise(&mut self, release: &Release) -> anyhow::Result<()> {
+        let client = self.access.client(User::Administrator).await?;
+        release::authorise(&client, release).await?;
+        self.kept = self.etcd.when_quiet().await?;
+        Ok(())
     }
 
     /// Sets it back to what it held before the first scenario, key by key in its store.
@@ -398,8 +409,8 @@ fn write_files(access: &Access, certificate: &ServingCertificate) -> anyhow::Res
     write("apiserver.key", certificate.private_key_pem())?;
     write("audit-policy.yaml", audit::POLICY)?;
     let users = [User::Administrator, User::Kubelet, User::CloudController];
-    let users = users.into_iter().chain((0..CONTROLLERS).map(User::Controller)).map(User::name);
-    // Permissions are the subject of other checks; here everybody may do everything.
+    let users = users.into_iter().chain([User::Controller(0)]).map(User::name);
+    // These may do everything. A controller under test has the chart's ServiceAccount instead.
     let administrators = users.map(|name| (name, "system:masters"));
     let own = ["kube-scheduler", "kube-controller-manager"].map(|name| (format!("system:{name}"), "system:masters"));
     let tokens: Vec<String> = administrators

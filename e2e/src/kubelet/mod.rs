@@ -119,7 +119,7 @@ pub trait Machines {
     async fn machines(&self) -> anyhow::Result<Vec<Machine>>;
 
     /// Returns when something may have changed since the last call. May return early, never too late.
-    async fn changed(&self);
+    async fn changed(&self) -> anyhow::Result<()>;
 
     /// Whether the cluster admits nodes with this role by an access entry.
     async fn admits(&self, role: &str) -> anyhow::Result<bool>;
@@ -221,7 +221,10 @@ impl Kubelets {
                     // The watch is resumed with back-off; what it missed is listed again.
                     Err(error) => self.recorder.tell("kubelet", format_args!("watch on pods: {error}")),
                 },
-                () = machines.changed() => self.look_at_machines().await?,
+                changed = machines.changed() => {
+                    changed?;
+                    self.look_at_machines().await?;
+                }
                 () = timer => {
                     if let Some((_, due)) = self.due.pop_first()
                         && let Err(error) = self.carry_out(due.clone()).await

@@ -2,8 +2,8 @@
 
 use super::{Options, ec2_bounds, files, listen, reachable};
 use crate::account::{self, Account, Pace};
-use crate::backend::{BackendName, HEARTBEAT, definitions_of, follow_audit, remove_dead_nodes};
-use crate::control_plane::audit::Follower;
+use crate::backend::{BackendName, HEARTBEAT, definitions_of, follow_audit, instance_exists, remove_dead_nodes};
+use crate::control_plane::audit::{Follower, Names};
 use crate::control_plane::{self, ControlPlane, Definitions, Programs, User};
 use crate::fake_cluster::{self, FakeCluster, aws_call, kube_call};
 use crate::recorder::{Call, Recorder};
@@ -60,6 +60,7 @@ impl Cluster {
             families: Vec::new(),
             served: Some((url.to_owned(), files::base64(authority_pem))),
             pace,
+            enforce_iam: false,
         };
         let definitions = match &options.controller {
             Some(controller) => definitions_of(controller)?,
@@ -95,12 +96,12 @@ impl Cluster {
                 let mut pace = Pace::default();
                 pace.kubelets.heartbeat = Some(HEARTBEAT);
                 let account = Account::new(account(&access.url, &access.certificate_authority_pem, pace));
-                let audit = Follower::from_the_end_of(&access.audit_log())?;
+                let audit = Follower::from_the_end_of(&access.audit_log(), Names::default())?;
                 let (told, everything) = (recorder.clone(), options.tell_everything);
-                parts.spawn_local(follow_audit(audit, move |call| tell_kube_write(&told, call, everything)));
+                parts.spawn_local(follow_audit(audit, move |entry| tell_kube_write(&told, &entry.call, everything)));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
-                parts.spawn_local(remove_dead_nodes(cloud_controller, account.instance_exists()));
+                parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
                 parts.spawn_local(async move {
                     loop {
                         plane.check()?;

@@ -7,7 +7,8 @@ use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
 use controller_api::NodeClaim;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -128,12 +129,38 @@ pub(super) fn register(steps: &mut Vocabulary) {
             left_by_eviction(world).await
         })
     });
+    steps.add("volume {string} is attached to the node", |world, arguments| {
+        Box::pin(async move {
+            let volume = arguments.text(0);
+            let attachment = serde_json::from_value(json!({
+                "metadata": {"name": attachment_of(volume)},
+                "spec": {
+                    "attacher": "ebs.csi.aws.com",
+                    "nodeName": world.subject_node_name().await?,
+                    "source": {"persistentVolumeName": volume},
+                },
+            }))?;
+            Api::<VolumeAttachment>::all(world.kube()).create(&PostParams::default(), &attachment).await?;
+            Ok(())
+        })
+    });
+    steps.add("volume {string} is detached from the node", |world, arguments| {
+        Box::pin(async move {
+            let name = attachment_of(arguments.text(0));
+            Api::<VolumeAttachment>::all(world.kube()).delete(&name, &DeleteParams::default()).await?;
+            Ok(())
+        })
+    });
     steps.add("event {string} is published on the node", |world, arguments| {
         Box::pin(async move {
             let node = world.subject_node_name().await?;
             world.event(arguments.text(0), "Node", &node, Duration::from_secs(10)).await
         })
     });
+}
+
+fn attachment_of(volume: &str) -> String {
+    format!("csi-{volume}")
 }
 
 async fn patch_node(world: &World, patch: Value) -> anyhow::Result<()> {

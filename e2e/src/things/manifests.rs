@@ -85,6 +85,11 @@ pub(crate) async fn apply_text(kube: &kube::Client, text: &str) -> anyhow::Resul
     Ok(objects)
 }
 
+/// Applies one object.
+pub(crate) async fn apply_object(kube: &kube::Client, object: Value) -> anyhow::Result<()> {
+    apply(kube, serde_json::from_value(object).context("not a Kubernetes object")?).await.map(drop)
+}
+
 async fn apply(kube: &kube::Client, object: DynamicObject) -> anyhow::Result<DynamicObject> {
     let types = object.types.clone().context("the object has no apiVersion and kind")?;
     let kind = kube::core::GroupVersionKind::try_from(&types)?;

@@ -88,6 +88,7 @@ fn describe_cluster(cluster: &Cluster) -> Value {
             "endpointPublicAccess": true,
             "endpointPrivateAccess": true,
         },
+        "identity": {"oidc": {"issuer": cluster.oidc_issuer}},
         "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
         "platformVersion": "eks.1",
         "tags": {},

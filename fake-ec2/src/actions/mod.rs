@@ -4,36 +4,43 @@ mod ec2;
 mod eks;
 mod events;
 mod iam;
+pub(crate) mod permissions;
 mod pricing;
 mod sqs;
 mod ssm;
 mod sts;
 
+pub(crate) use sts::open_session;
+
 use crate::cloud::Cloud;
 use crate::error::ApiError;
+use crate::iam::Refused;
+use crate::iam::decision::Asking;
 use crate::wire::{Call, Payload, Reply, Service};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// When an action is performed.
+/// When an action is performed, and for whom.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
+pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     /// When it was first tried; earlier than `now` if it has waited.
     pub(crate) started: Timestamp,
+    /// Who asks.
+    pub(crate) asking: Asking<'a>,
 }
 
 /// How far an action got.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Done(Result<Reply, ApiError>),
+    Done(Result<Reply, Refused>),
     /// Nothing to answer yet: perform it again when something has changed, at the latest then.
     WaitUntil(Timestamp),
 }
 
-impl From<Result<Reply, ApiError>> for Step {
-    fn from(result: Result<Reply, ApiError>) -> Self {
-        Self::Done(result)
+impl<E: Into<Refused>> From<Result<Reply, E>> for Step {
+    fn from(result: Result<Reply, E>) -> Self {
+        Self::Done(result.map_err(Into::into))
     }
 }
 
@@ -41,9 +48,7 @@ pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step
     match (call.service, &call.payload) {
         (Service::Ec2, Payload::Form(form)) => ec2::perform(cloud, context, &call.action, form).into(),
         (Service::Iam, Payload::Form(form)) => iam::perform(cloud, context, &call.action, &form.query()).into(),
-        (Service::Sts, Payload::Form(form)) => {
-            sts::perform(cloud, context, &call.action, &form.query(), &call.caller).into()
-        }
+        (Service::Sts, Payload::Form(form)) => sts::perform(cloud, context, &call.action, &form.query()).into(),
         (Service::Sqs, Payload::Json(input)) => sqs::perform(cloud, context, &call.action, input),
         (Service::Sqs, Payload::Form(form)) => sqs::perform_query(cloud, context, &call.action, &form.query()),
         (Service::Ssm, Payload::Json(input)) => ssm::perform(cloud, &call.action, input).into(),
@@ -51,7 +56,7 @@ pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step
         (Service::EventBridge, Payload::Json(input)) => events::perform(cloud, context, &call.action, input).into(),
         (Service::Eks, Payload::Json(input)) => eks::perform(cloud, context, &call.action, input).into(),
         // A JSON target for a query service, or the other way round.
-        (service, _) => Step::Done(Err(unknown_action(service, &call.action))),
+        (service, _) => Err(unknown_action(service, &call.action)).into(),
     }
 }
 
@@ -60,7 +65,7 @@ pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step
 pub(crate) fn unknown_action(service: Service, action: &str) -> ApiError {
     tracing::warn!(service = service.name(), action, "an action was asked for that is not played here");
     match service {
-        Service::Ec2 | Service::Iam | Service::Sts => {
+        Service::Ec2 | Service::Iam | Service::Sts | Service::CloudFormation => {
             ApiError::client("InvalidAction", format!("The action {action} is not valid for this web service."))
         }
         Service::Sqs => {

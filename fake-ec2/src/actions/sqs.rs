@@ -6,6 +6,7 @@ use super::{Context, Step, integer, string_map, text, unknown_action};
 use crate::cloud::Cloud;
 use crate::cloud::queue::{Queue, Received};
 use crate::error::ApiError;
+use crate::iam::policy::{Kind, Policy};
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
 use crate::wire::{Reply, Service};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, input: &Value) -> Step {
     if action == "ReceiveMessage" {
-        return receive_message(cloud, context, input).unwrap_or_else(|error| Step::Done(Err(error)));
+        return receive_message(cloud, context, input).unwrap_or_else(|error| Step::Done(Err(error.into())));
     }
     let now = context.now;
     let result = match action {
@@ -41,7 +42,7 @@ pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, input:
         _ => Err(unknown_action(Service::Sqs, action)),
     };
     // An action without output answers an empty object.
-    Step::Done(result.map(|value| Reply::Json(if value.is_null() { json!({}) } else { value })))
+    result.map(|value| Reply::Json(if value.is_null() { json!({}) } else { value })).into()
 }
 
 fn queue_name(cloud: &Cloud, input: &Value) -> Result<String, ApiError> {
@@ -155,7 +156,13 @@ fn create_queue(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Valu
 }
 
 fn set_attributes(queue: &mut Queue, input: &Value) -> Result<(), ApiError> {
-    for (name, value) in string_map(input, "Attributes") {
+    let attributes = string_map(input, "Attributes");
+    if let Some(policy) = attributes.get("Policy").filter(|policy| !policy.is_empty()) {
+        // fidelity: documented(SQS API Reference, SetQueueAttributes: InvalidAttributeValue)
+        Policy::parse(policy, Kind::Resource)
+            .map_err(|_| ApiError::client("InvalidAttributeValue", "Invalid value for the parameter Policy."))?;
+    }
+    for (name, value) in attributes {
         let number = |minimum: i64, maximum: i64| {
             let refuse =
                 || ApiError::client("InvalidAttributeValue", format!("Invalid value for the parameter {name}."));
@@ -324,10 +331,16 @@ pub(super) fn perform_query(cloud: &mut Cloud, context: &Context, action: &str, 
         Step::Done(result) => result,
         Step::WaitUntil(deadline) => return Step::WaitUntil(deadline),
     };
-    Step::Done(answered.map_err(|error| match error.code.as_ref() {
-        "QueueDoesNotExist" => ApiError { code: "AWS.SimpleQueueService.NonExistentQueue".into(), ..error },
-        "QueueNameExists" => ApiError { code: "QueueAlreadyExists".into(), ..error },
-        _ => error,
+    let older = |code: &str| match code {
+        "QueueDoesNotExist" => Some("AWS.SimpleQueueService.NonExistentQueue"),
+        "QueueNameExists" => Some("QueueAlreadyExists"),
+        _ => None,
+    };
+    Step::Done(answered.map_err(|mut refused| {
+        if let Some(code) = older(&refused.error.code) {
+            refused.error.code = code.into();
+        }
+        refused
     }))
 }
 

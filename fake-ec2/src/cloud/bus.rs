@@ -21,10 +21,10 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// The ARNs an event goes to, one for each target of each rule that matches it.
-    pub(crate) fn targets(&self, event: &Value) -> Vec<String> {
+    /// The ARNs an event goes to, one for each target of each rule that matches it, each after the rule's own.
+    pub(crate) fn targets(&self, event: &Value) -> Vec<(String, String)> {
         let matching = self.rules.values().filter(|rule| rule.enabled && matches(&rule.pattern, event));
-        matching.flat_map(|rule| rule.targets.values().cloned()).collect()
+        matching.flat_map(|rule| rule.targets.values().map(|target| (rule.arn.clone(), target.clone()))).collect()
     }
 }
 

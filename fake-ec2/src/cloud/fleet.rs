@@ -85,6 +85,15 @@ pub(crate) struct FleetOutcome {
     pub(crate) errors: Vec<(Candidate, CapacityType, ApiError)>,
 }
 
+impl Candidate {
+    pub(crate) fn specification(&self) -> &LaunchSpecification {
+        &self.specification
+    }
+}
+
+/// Whether the caller may launch this candidate in this market.
+type Permit<'a> = &'a dyn Fn(&Cloud, &Candidate, CapacityType) -> Result<(), ApiError>;
+
 impl Cloud {
     /// The ways a request allows, templates looked up. A template that does not exist fails the whole call.
     pub(crate) fn fleet_candidates(&self, request: &FleetRequest) -> Result<Vec<Candidate>, ApiError> {
@@ -110,6 +119,7 @@ impl Cloud {
         now: Timestamp,
         request: &FleetRequest,
         candidates: &[Candidate],
+        permit: Permit<'_>,
     ) -> FleetOutcome {
         let id = format!("fleet-{}", self.ids.uuid());
         let mut outcome = FleetOutcome { id, launched: Vec::new(), errors: Vec::new() };
@@ -118,7 +128,7 @@ impl Cloud {
             (CapacityType::Spot, request.spot, request.spot_strategy),
         ] {
             if target > 0 {
-                self.fill(now, request, candidates, (capacity_type, target, strategy), &mut outcome);
+                self.fill(now, request, candidates, (capacity_type, target, strategy), permit, &mut outcome);
             }
         }
         outcome
@@ -130,6 +140,7 @@ impl Cloud {
         request: &FleetRequest,
         candidates: &[Candidate],
         (capacity_type, target, strategy): (CapacityType, u32, Strategy),
+        permit: Permit<'_>,
         outcome: &mut FleetOutcome,
     ) {
         let mut missing = f64::from(target);
@@ -150,7 +161,10 @@ impl Cloud {
                 client_token: request.client_token.as_deref(),
                 count,
             };
-            let (ids, error) = self.launch(now, &launch);
+            let (ids, error) = match permit(self, candidate, capacity_type) {
+                Ok(()) => self.launch(now, &launch),
+                Err(error) => (Vec::new(), Some(error)),
+            };
             missing -= weight * ids.len() as f64;
             if !ids.is_empty() {
                 let same = |(known, market, _): &&mut (Candidate, CapacityType, Vec<String>)| {

@@ -1,9 +1,15 @@
-//! IAM roles and instance profiles; EKS clusters and who may join them.
+//! IAM roles, their policies and sessions, instance profiles, identity providers; EKS clusters and who may join them.
 
+use super::roles::managed_by_aws;
 use super::tags::Tags;
 use crate::error::ApiError;
+use crate::iam::policy::Policy;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Sessions kept, also expired ones, which are told so. A controller renews its credentials hourly; a thousand reach back
+/// weeks and stay under a megabyte.
+const MAX_SESSIONS: usize = 1_000;
 
 /// An IAM role.
 #[derive(Clone, Debug)]
@@ -16,6 +22,57 @@ pub struct Role {
     pub created_at: Timestamp,
     pub trust_policy: String,
     pub tags: Tags,
+    /// Policies of its own, by name.
+    pub(crate) inline_policies: BTreeMap<String, Policy>,
+    /// The ARNs of attached managed policies.
+    pub attached_policies: BTreeSet<String>,
+}
+
+/// A managed policy.
+#[derive(Clone, Debug)]
+pub(crate) struct ManagedPolicy {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) arn: String,
+    pub(crate) description: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) policy: Policy,
+    pub(crate) tags: Tags,
+}
+
+/// An OpenID Connect provider that the account trusts to name its callers.
+#[derive(Clone, Debug)]
+pub(crate) struct OidcProvider {
+    pub(crate) arn: String,
+    /// Without `https://`, as condition keys begin.
+    pub(crate) host_and_path: String,
+    pub(crate) client_ids: BTreeSet<String>,
+    pub(crate) thumbprints: Vec<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) tags: Tags,
+}
+
+/// Temporary credentials of a role, as STS issues them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Credentials {
+    pub access_key_id: String,
+    pub secret_access_key: String,
+    pub session_token: String,
+    pub expires_at: Timestamp,
+}
+
+/// A role as somebody has assumed it.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) role_name: String,
+    pub(crate) role_id: String,
+    pub(crate) session_name: String,
+    pub(crate) credentials: Credentials,
+    pub(crate) issued_at: Timestamp,
+    /// Session tags, which come over the role's own.
+    pub(crate) tags: Tags,
 }
 
 /// An instance profile: a box for at most one role.
@@ -36,6 +93,16 @@ pub struct InstanceProfile {
 pub(crate) struct Identity {
     pub(crate) roles: BTreeMap<String, Role>,
     pub(crate) profiles: BTreeMap<String, InstanceProfile>,
+    /// The account's own managed policies, by ARN.
+    pub(crate) policies: BTreeMap<String, ManagedPolicy>,
+    /// By ARN.
+    pub(crate) oidc_providers: BTreeMap<String, OidcProvider>,
+    /// What issuers sign with, as a JSON Web Key Set, by issuer URL; kept apart from the providers, as the issuer's own
+    /// web site keeps them.
+    pub(crate) issuer_keys: BTreeMap<String, serde_json::Value>,
+    /// By access key id.
+    sessions: BTreeMap<String, Session>,
+    session_order: VecDeque<String>,
 }
 
 // fidelity: documented(IAM API Reference: errors and statuses of each action); observed(2026-08, docs/spec/karpenter-aws.md §12.2): wording
@@ -92,7 +159,46 @@ impl Identity {
     }
 }
 
-fn no_such(message: String) -> ApiError {
+impl Identity {
+    /// An account with AWS's own policies.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self { policies: managed_by_aws(now), ..Self::default() }
+    }
+
+    pub(crate) fn session(&self, access_key_id: &str) -> Option<&Session> {
+        self.sessions.get(access_key_id)
+    }
+
+    pub(crate) fn add_session(&mut self, session: Session) {
+        let key = session.credentials.access_key_id.clone();
+        self.sessions.insert(key.clone(), session);
+        self.session_order.push_back(key);
+        if self.session_order.len() > MAX_SESSIONS {
+            self.session_order.pop_front().and_then(|oldest| self.sessions.remove(&oldest));
+        }
+    }
+
+    /// The same with the names by which they are known.
+    pub(crate) fn documents_of(&self, role: &str) -> BTreeMap<String, serde_json::Value> {
+        let role = self.roles.get(role);
+        let own = role.into_iter().flat_map(|role| &role.inline_policies).map(|(name, policy)| (name.clone(), policy));
+        let attached = role.into_iter().flat_map(|role| &role.attached_policies);
+        let attached = attached.filter_map(|arn| Some((arn.clone(), &self.policies.get(arn)?.policy)));
+        own.chain(attached)
+            .map(|(name, policy)| (name, serde_json::from_str(&policy.text).expect("it was read when it was stored")))
+            .collect()
+    }
+
+    /// Every policy that speaks for a role: its own and the attached ones.
+    pub(crate) fn policies_of(&self, role: &str) -> impl Iterator<Item = &Policy> {
+        let role = self.roles.get(role);
+        let attached = role.into_iter().flat_map(|role| &role.attached_policies);
+        let attached = attached.filter_map(|arn| Some(&self.policies.get(arn)?.policy));
+        role.into_iter().flat_map(|role| role.inline_policies.values()).chain(attached)
+    }
+}
+
+pub(crate) fn no_such(message: String) -> ApiError {
     ApiError::new(404, "NoSuchEntity", message)
 }
 
@@ -113,6 +219,23 @@ pub struct Cluster {
     pub security_group_id: String,
     /// By principal ARN.
     pub access_entries: BTreeMap<String, AccessEntry>,
+    /// The issuer of its service account tokens.
+    pub oidc_issuer: String,
+    /// By association id.
+    pub pod_identity_associations: BTreeMap<String, PodIdentityAssociation>,
+}
+
+/// Gives the pods of a service account a role.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct PodIdentityAssociation {
+    pub id: String,
+    pub arn: String,
+    pub namespace: String,
+    pub service_account: String,
+    pub role_arn: String,
+    pub created_at: Timestamp,
+    pub tags: Tags,
 }
 
 /// Lets a principal into a cluster.

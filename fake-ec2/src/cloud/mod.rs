@@ -18,10 +18,12 @@ pub(crate) mod lifecycle;
 pub(crate) mod network;
 pub(crate) mod queue;
 pub(crate) mod reservation;
+pub(crate) mod roles;
 pub(crate) mod tags;
 
 use crate::config::Config;
 use crate::error::ApiError;
+use crate::iam::decision::queue_takes_events;
 use bus::Bus;
 use capacity::Capacity;
 use catalogue::Catalogue;
@@ -121,7 +123,7 @@ impl Cloud {
             reservations: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
             capacity: Capacity::default(),
-            identity: Identity::default(),
+            identity: Identity::new(now),
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
             bus: Bus::default(),
@@ -193,13 +195,22 @@ impl Cloud {
         let targets = self.bus.targets(event);
         let event = event.to_string();
         let due = after(at, self.config.event_delay);
-        for target in &targets {
+        for (rule, target) in &targets {
             let Some(queue) = target.rsplit(':').next().filter(|_| target.starts_with("arn:aws:sqs:")) else {
                 continue;
             };
+            if !queue_takes_events(self, target, rule) {
+                tracing::warn!(
+                    queue,
+                    rule,
+                    "an event was not sent: the queue's policy does not let events.amazonaws.com send"
+                );
+                continue;
+            }
             self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone() });
         }
         let count = targets.len();
+        let targets = targets.into_iter().map(|(_, target)| target).collect();
         self.event_bytes += event.len();
         self.event_count += 1;
         self.events.push_back(Emitted { sequence: self.event_count, event, targets });
@@ -305,6 +316,28 @@ impl Cloud {
             interfaces.chain(instance.volumes.iter_mut().map(|volume| (&volume.id, &mut volume.tags)))
         });
         parts.find(|(own, _)| *own == id).map(|(_, tags)| tags)
+    }
+
+    /// The tags of whatever has this id, to read.
+    pub(crate) fn tags_of(&self, id: &str) -> Option<&Tags> {
+        let parts = || {
+            self.instances.values().find_map(|instance| {
+                let interface = instance.network_interfaces.iter().find(|interface| interface.id == id);
+                let volume = || instance.volumes.iter().find(|volume| volume.id == id).map(|volume| &volume.tags);
+                interface.map(|interface| &interface.tags).or_else(volume)
+            })
+        };
+        let network = &self.network;
+        (self.instances.get(id).map(|instance| &instance.tags))
+            .or_else(|| network.subnets.get(id).map(|subnet| &subnet.tags))
+            .or_else(|| network.groups.get(id).map(|group| &group.tags))
+            .or_else(|| network.vpcs.get(id).map(|vpc| &vpc.tags))
+            .or_else(|| self.images.images.get(id).map(|image| &image.tags))
+            .or_else(|| self.templates.find(Some(id), None).ok().map(|template| &template.tags))
+            .or_else(|| self.spot_requests.get(id).map(|request| &request.tags))
+            .or_else(|| self.reservations.get(id).map(|reservation| &reservation.tags))
+            .or_else(|| self.placement_groups.get(id).map(|group| &group.tags))
+            .or_else(parts)
     }
 
     pub(crate) fn instance(&self, id: &str) -> Result<&Instance, ApiError> {

@@ -64,6 +64,13 @@ impl Fields {
         }
     }
 
+    pub(super) fn texts(&mut self, member: &str) -> Result<Option<Vec<String>>, Refusal> {
+        let Some(value) = self.value(member) else { return Ok(None) };
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let texts = value.as_array().and_then(|values| values.iter().map(text).collect());
+        texts.map(Some).ok_or_else(|| self.wrong(member, &value, "an array of texts that are not empty"))
+    }
+
     pub(super) fn boolean(&mut self, member: &str) -> Result<Option<bool>, Refusal> {
         match self.value(member) {
             None => Ok(None),

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 const CALLS: &str = "all, {\"nth\": N}, {\"first\": N} or {\"after\": N}";
 
-const OUTCOMES: &str =
-    "lostRequest, lostReply, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
+const OUTCOMES: &str = "unauthorized, throttled, lostRequest, lostReply, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
 
 /// An hour: longer than any client waits.
 const MAX_DELAY_MS: u64 = 3_600_000;
@@ -26,9 +25,18 @@ pub(super) fn read(fields: &mut Fields) -> Result<FaultRule, Refusal> {
     };
     let outcome = fields.value("outcome");
     let outcome = fields.required("outcome", outcome, OUTCOMES)?;
-    let outcome = self::outcome(fields, outcome)?;
+    let outcome = match outcome.as_str() {
+        // AWS's errors name the action, so that they have to be of one.
+        Some("unauthorized") => FaultRule::unauthorized(named(fields, &action)?).outcome,
+        Some("throttled") => FaultRule::throttled(named(fields, &action)?).outcome,
+        _ => self::outcome(fields, outcome)?,
+    };
     fields.finish()?;
     Ok(FaultRule { service, action, parameter, calls, outcome })
+}
+
+fn named<'a>(fields: &Fields, action: &'a Option<String>) -> Result<&'a str, Refusal> {
+    fields.required("action", action.as_deref(), "an action of EC2, such as CreateFleet")
 }
 
 pub(super) fn service(name: &str) -> Result<Service, Refusal> {

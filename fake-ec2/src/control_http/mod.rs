@@ -4,8 +4,11 @@
 //! It has no password, so it must not be reached by accident: a page in a browser can send requests to a loopback
 //! address, and a name of its own can lead there (DNS rebinding). [`Door`] refuses both.
 
+mod account;
 mod ask;
 mod fault;
+mod journal;
+mod reset;
 mod view;
 
 use crate::cloud::Cloud;
@@ -13,21 +16,21 @@ use crate::cloud::capacity::CapacityType;
 use crate::error::ApiError;
 use crate::fault::FaultId;
 use crate::server::{FakeEc2, lock};
-use crate::wire::{Service, percent_decode};
+use crate::wire::percent_decode;
 use ask::Fields;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::time::Duration;
 
 const PREFIX: &str = "/_trysquare";
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// Entries of the journal and events answered unless more are asked for, and the most there are in one answer: a
-/// thousand entries with their parameters are about a megabyte.
-const DEFAULT_LIMIT: u64 = 100;
-const MAX_LIMIT: u64 = 1_000;
+/// The longest wait for a change. Clients and what lies between give up an idle connection after a minute.
+const MAX_WAIT_S: u64 = 50;
 
 /// Fault rules at a time. Each call is held against each of them; a person keeps a handful.
 const MAX_FAULTS: usize = 1_000;
@@ -64,15 +67,30 @@ struct Route {
     /// Below the prefix; `{id}` stands for any one segment.
     path: &'static str,
     summary: &'static str,
-    perform: fn(&FakeEc2, &str, &mut Fields) -> Outcome,
+    perform: Perform,
 }
 
-static ROUTES: [Route; 18] = [
+/// What a route does with the segment for `{id}` and the fields.
+enum Perform {
+    Now(fn(&FakeEc2, &str, &mut Fields) -> Outcome),
+    /// It may wait for something to happen.
+    Later(for<'a> fn(&'a FakeEc2, &'a mut Fields) -> Answering<'a>),
+}
+
+type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+static ROUTES: [Route; 32] = [
     route(Method::GET, "/", "What there is to ask for", index),
     route(Method::GET, "/health", "Whether it answers", health),
     route(Method::GET, "/ready", "Whether it can be used: the same, as it is ready once it answers", health),
     route(Method::GET, "/openapi.json", "This API as OpenAPI 3.1", openapi),
+    route(Method::POST, "/reset", "Sets the account back to how it was started, or to another start", reset::reset),
     route(Method::GET, "/state", "Instances, queues, clusters, and where capacity is short", state),
+    route(Method::GET, "/resources/{id}", "Every resource of a kind, such as subnets", account::resources),
+    route(Method::GET, "/instances", "Every instance with all that is known of it", account::instances),
+    waiting("/instances/changed", "Waits until an instance has changed", |ec2, fields| {
+        Box::pin(account::instances_changed(ec2, fields))
+    }),
     route(
         Method::POST,
         "/instances/{id}/interrupt",
@@ -81,16 +99,38 @@ static ROUTES: [Route; 18] = [
     ),
     route(Method::POST, "/instances/{id}/rebalance", "Sends a rebalance recommendation", rebalance),
     route(Method::POST, "/instances/{id}/terminate", "Terminates an instance from outside", terminate),
+    route(Method::POST, "/instances/{id}/impair", "Lets a status check fail, or pass again", account::impair),
+    route(Method::POST, "/instances/{id}/maintenance", "Schedules maintenance", account::schedule_maintenance),
     route(Method::POST, "/capacity/exhaust", "Lets pools refuse launches", exhaust),
     route(Method::POST, "/capacity/restore", "Lets pools launch again", restore),
+    route(Method::POST, "/tags", "Sets tags of a resource, those of AWS's own prefix too", account::set_tags),
+    route(Method::POST, "/roles", "Makes a role that EC2 may assume", account::add_role),
+    route(
+        Method::POST,
+        "/images",
+        "Publishes a release of the images for a Kubernetes version",
+        account::release_images,
+    ),
+    route(Method::POST, "/queues", "Makes a queue", account::add_queue),
+    route(Method::DELETE, "/queues/{id}", "Deletes a queue with all that is in it", account::remove_queue),
+    route(Method::POST, "/queues/{id}/messages", "Puts any text into a queue", account::send_message),
+    route(Method::POST, "/clusters/{id}/access-entries", "Lets a principal into a cluster", account::add_access_entry),
+    route(
+        Method::DELETE,
+        "/clusters/{id}/access-entries",
+        "Shuts a principal out of a cluster",
+        account::remove_access_entry,
+    ),
     route(Method::GET, "/faults", "The fault rules, in the order in which they are tried", list_faults),
     route(Method::POST, "/faults", "Adds a fault rule", add_fault),
     route(Method::DELETE, "/faults", "Removes every fault rule", clear_faults),
     route(Method::GET, "/faults/{id}", "One fault rule", show_fault),
     route(Method::DELETE, "/faults/{id}", "Removes a fault rule", remove_fault),
-    route(Method::GET, "/journal", "The latest API calls, oldest first", journal),
-    route(Method::GET, "/events", "The latest events on the bus, oldest first", events),
-    route(Method::POST, "/events", "Puts an event on the bus", send_event),
+    waiting("/journal", "The latest API calls, or those after one, oldest first", |ec2, fields| {
+        Box::pin(journal::calls(ec2, fields))
+    }),
+    route(Method::GET, "/events", "The latest events on the bus, oldest first", journal::events),
+    route(Method::POST, "/events", "Puts an event on the bus", journal::send_event),
 ];
 
 const fn route(
@@ -99,7 +139,15 @@ const fn route(
     summary: &'static str,
     perform: fn(&FakeEc2, &str, &mut Fields) -> Outcome,
 ) -> Route {
-    Route { method, path, summary, perform }
+    Route { method, path, summary, perform: Perform::Now(perform) }
+}
+
+const fn waiting(
+    path: &'static str,
+    summary: &'static str,
+    perform: for<'a> fn(&'a FakeEc2, &'a mut Fields) -> Answering<'a>,
+) -> Route {
+    Route { method: Method::GET, path, summary, perform: Perform::Later(perform) }
 }
 
 impl Route {
@@ -115,9 +163,20 @@ impl Route {
     }
 }
 
-pub(crate) fn answer(ec2: &FakeEc2, door: &Door<'_>, request: &Request<Bytes>) -> Response<Bytes> {
+impl FakeEc2 {
+    /// Answers a request to the control API without a socket. In process nobody is kept out.
+    pub async fn control(&self, request: Request<Bytes>) -> Response<Bytes> {
+        answer(self, None, &request).await
+    }
+}
+
+pub(crate) async fn answer(ec2: &FakeEc2, door: Option<&Door<'_>>, request: &Request<Bytes>) -> Response<Bytes> {
     let allowed = allowed_methods(request.uri().path());
-    let (status, body) = match door.admit(request).and_then(|()| perform(ec2, request)) {
+    let outcome = match door.map_or(Ok(()), |door| door.admit(request)) {
+        Ok(()) => perform(ec2, request).await,
+        Err(refusal) => Err(refusal),
+    };
+    let (status, body) = match outcome {
         Ok(body) => (StatusCode::OK, body),
         Err(Refusal { status, error, field, expected }) => {
             (status, json!({"error": error, "field": field, "expected": expected}))
@@ -136,7 +195,7 @@ pub(crate) fn answer(ec2: &FakeEc2, door: &Door<'_>, request: &Request<Bytes>) -
     response
 }
 
-fn perform(ec2: &FakeEc2, request: &Request<Bytes>) -> Outcome {
+async fn perform(ec2: &FakeEc2, request: &Request<Bytes>) -> Outcome {
     let path = below_prefix(request.uri().path());
     let known = ROUTES.iter().find_map(|route| {
         let id = route.matches(path).filter(|_| route.method == *request.method())?;
@@ -164,7 +223,15 @@ fn perform(ec2: &FakeEc2, request: &Request<Bytes>) -> Outcome {
         true => Fields::of_body(request.body())?,
         false => Fields::of_query(request.uri().query().unwrap_or_default()),
     };
-    (route.perform)(ec2, &id, &mut fields)
+    match route.perform {
+        Perform::Now(perform) => perform(ec2, &id, &mut fields),
+        Perform::Later(perform) => perform(ec2, &mut fields).await,
+    }
+}
+
+/// `waitS`: how long an answer may take where there is nothing new yet.
+fn wait(fields: &mut Fields) -> Result<Duration, Refusal> {
+    Ok(Duration::from_secs(fields.number("waitS", 0..=MAX_WAIT_S)?.unwrap_or(0)))
 }
 
 /// `/_trysquare` and `/_trysquare/` are the same; so is a slash at the end of any path.
@@ -226,13 +293,13 @@ impl Door<'_> {
 
     fn is_ours(&self, host: &str) -> bool {
         let name = host_name(host).trim_end_matches('.').to_ascii_lowercase();
-        if let Ok(address) = name.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return address.is_loopback() || address == self.local.ip().to_canonical();
+        if self.hosts.iter().any(|host| host.trim_end_matches('.').eq_ignore_ascii_case(&name)) {
+            return true;
         }
-        name == "localhost"
-            || name.ends_with(".localhost")
-            || self.hosts.iter().any(|host| host.trim_end_matches('.').eq_ignore_ascii_case(&name))
+        match name.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(address) => address.is_loopback() || address == self.local.ip().to_canonical(),
+            Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        }
     }
 }
 
@@ -452,63 +519,6 @@ fn no_fault(id: &str) -> Refusal {
     Refusal { status: StatusCode::NOT_FOUND, ..refusal }
 }
 
-fn journal(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
-    let service = fields.text("service")?.map(|name| fault::service(&name)).transpose()?;
-    let (action, errors) = (fields.text("action")?, fields.boolean("errors")?.unwrap_or(false));
-    let (limit, after) = tail(fields)?;
-    fields.finish()?;
-    let entries = lock(&ec2.inner.journal).entries();
-    let chosen = entries.iter().rev().take_while(|entry| entry.sequence > after).filter(|entry| {
-        service.is_none_or(|service: Service| service == entry.service)
-            && action.as_deref().is_none_or(|action| action == entry.action)
-            && (!errors || !(200..300).contains(&entry.status))
-    });
-    let mut calls: Vec<Value> = chosen.take(limit).map(|entry| view::call(entry)).collect();
-    calls.reverse();
-    Ok(json!({ "calls": calls }))
-}
-
-fn events(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
-    let detail_type = fields.text("detailType")?;
-    let (limit, after) = tail(fields)?;
-    fields.finish()?;
-    let wanted =
-        |event: &Value| detail_type.is_none() || event["event"]["detail-type"].as_str() == detail_type.as_deref();
-    let mut events: Vec<Value> = ec2.locked(|cloud, _| {
-        let newest_first = cloud.events.iter().rev().take_while(|emitted| emitted.sequence > after);
-        newest_first.map(view::event).filter(wanted).take(limit).collect()
-    });
-    events.reverse();
-    Ok(json!({ "events": events }))
-}
-
-/// `limit` and `after`: how many at most, and after which sequence number.
-fn tail(fields: &mut Fields) -> Result<(usize, u64), Refusal> {
-    let limit = fields.number("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
-    Ok((limit as usize, fields.number("after", 0..=u64::MAX)?.unwrap_or(0)))
-}
-
-fn send_event(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
-    let event = fields.whole();
-    for member in ["source", "detail-type"] {
-        if event.get(member).and_then(Value::as_str).is_none() {
-            return Err(Refusal::invalid(
-                member,
-                format!("the event has no text {member:?}"),
-                "a whole event, as EventBridge delivers it",
-            ));
-        }
-    }
-    if !event.get("detail").is_some_and(Value::is_object) {
-        return Err(Refusal::invalid(
-            "detail",
-            "the event has no object \"detail\"",
-            "a whole event, as EventBridge delivers it",
-        ));
-    }
-    Ok(json!({"targets": ec2.locked(|cloud, now| cloud.route(now, &event))}))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,7 +552,8 @@ mod tests {
 
     #[test]
     fn a_host_is_ours_by_loopback_by_its_address_or_by_a_name_it_was_given() {
-        let hosts = ["fake-ec2.kube-system".to_owned()];
+        // Behind a proxy, the address that a client connects to is another than the one listened on.
+        let hosts = ["fake-ec2.kube-system".to_owned(), "198.51.100.3".to_owned()];
         let door = Door { local: "192.0.2.7:80".parse().unwrap(), hosts: &hosts };
         for host in [
             "localhost",
@@ -555,6 +566,7 @@ mod tests {
             "192.0.2.7:80",
             "[::ffff:127.0.0.1]",
             "fake-ec2.kube-system:80",
+            "198.51.100.3:30080",
         ] {
             assert!(door.is_ours(host), "{host}");
         }
@@ -563,6 +575,7 @@ mod tests {
             "example.com",
             "localhost.example.com",
             "192.0.2.8",
+            "198.51.100.4",
             "notlocalhost",
             "127.0.0.1.example.com",
             "[::2]",

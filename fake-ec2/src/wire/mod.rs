@@ -30,6 +30,8 @@ pub enum Service {
     Pricing,
     Eks,
     EventBridge,
+    CloudFormation,
+    EksAuth,
 }
 
 impl Service {
@@ -44,14 +46,27 @@ impl Service {
             Self::Pricing => "pricing",
             Self::Eks => "eks",
             Self::EventBridge => "events",
+            Self::CloudFormation => "cloudformation",
+            Self::EksAuth => "eks-auth",
         }
     }
 
     /// Every one of them.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Ec2, Self::Sqs, Self::Ssm, Self::Iam, Self::Sts, Self::Pricing, Self::Eks, Self::EventBridge];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Ec2,
+        Self::Sqs,
+        Self::Ssm,
+        Self::Iam,
+        Self::Sts,
+        Self::Pricing,
+        Self::Eks,
+        Self::EventBridge,
+        Self::CloudFormation,
+        Self::EksAuth,
+    ];
 
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
+    /// The service that [`Service::name`] calls so.
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.name() == name)
     }
 
@@ -62,6 +77,7 @@ impl Service {
             "2010-05-08" => Some(Self::Iam),
             "2011-06-15" => Some(Self::Sts),
             "2012-11-05" => Some(Self::Sqs),
+            "2010-05-15" => Some(Self::CloudFormation),
             _ => None,
         }
     }
@@ -83,14 +99,25 @@ pub(crate) enum Payload {
     Json(Value),
 }
 
+/// What a request says of whoever sends it.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// The access key it is signed with; empty if it is not signed.
+    pub(crate) access_key_id: String,
+    /// The token that comes with temporary credentials.
+    pub(crate) security_token: Option<String>,
+    pub(crate) user_agent: String,
+    /// Whether it came over TLS, if whoever passes it on says so.
+    pub(crate) secure_transport: Option<bool>,
+}
+
 /// A request that has been understood as far as service and action.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) service: Service,
     pub(crate) protocol: Protocol,
     pub(crate) action: String,
-    pub(crate) caller: String,
-    pub(crate) user_agent: String,
+    pub(crate) sender: Sender,
     pub(crate) payload: Payload,
 }
 
@@ -136,16 +163,21 @@ impl Unreadable {
 
 pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     let headers = request.headers();
-    let (caller, scope) = credential(headers);
-    let user_agent = header(headers, "user-agent").unwrap_or_default().to_owned();
+    let (access_key_id, scope) = credential(headers);
+    let sender = Sender {
+        access_key_id,
+        security_token: header(headers, "x-amz-security-token").map(str::to_owned),
+        user_agent: header(headers, "user-agent").unwrap_or_default().to_owned(),
+        secure_transport: header(headers, "x-forwarded-proto").map(|scheme| scheme.eq_ignore_ascii_case("https")),
+    };
     if request.body().len() > MAX_BODY_BYTES {
         return Err(Unreadable::too_large());
     }
     if let Some(target) = header(headers, "x-amz-target") {
-        return read_json(target, request.body(), caller, user_agent);
+        return read_json(target, request.body(), sender);
     }
     if request.uri().path().starts_with("/clusters") {
-        return read_rest(request, caller, user_agent);
+        return read_rest(request, sender);
     }
     // EC2 and the query services also take GET with the form in the query string.
     let text =
@@ -161,10 +193,10 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
         let error = ApiError::client("NoSuchVersion", "The requested version is not supported.");
         return Err(Unreadable { protocol, error });
     };
-    Ok(Call { service, protocol, action, caller, user_agent, payload: Payload::Form(form) })
+    Ok(Call { service, protocol, action, sender, payload: Payload::Form(form) })
 }
 
-fn read_json(target: &str, body: &Bytes, caller: String, user_agent: String) -> Result<Call, Unreadable> {
+fn read_json(target: &str, body: &Bytes, sender: Sender) -> Result<Call, Unreadable> {
     let (prefix, action) = target.split_once('.').unwrap_or((target, ""));
     let (service, protocol) = match prefix {
         "AmazonSQS" => (Service::Sqs, Protocol::Json10),
@@ -179,7 +211,7 @@ fn read_json(target: &str, body: &Bytes, caller: String, user_agent: String) -> 
     let value = if body.is_empty() { Ok(Value::Object(Default::default())) } else { serde_json::from_slice(body) };
     match value {
         Ok(value @ Value::Object(_)) => {
-            Ok(Call { service, protocol, action: action.to_owned(), caller, user_agent, payload: Payload::Json(value) })
+            Ok(Call { service, protocol, action: action.to_owned(), sender, payload: Payload::Json(value) })
         }
         _ => {
             let error = ApiError::client("SerializationException", "The request body is not a JSON object.");
@@ -189,7 +221,7 @@ fn read_json(target: &str, body: &Bytes, caller: String, user_agent: String) -> 
 }
 
 /// EKS: the path and method name the action; path parts and the body become one document.
-fn read_rest(request: &Request<Bytes>, caller: String, user_agent: String) -> Result<Call, Unreadable> {
+fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadable> {
     let refuse = |error| Err(Unreadable { protocol: Protocol::Rest, error });
     let parts: Vec<String> = request.uri().path().trim_matches('/').split('/').map(percent_decode).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -220,7 +252,7 @@ fn read_rest(request: &Request<Bytes>, caller: String, user_agent: String) -> Re
         document.insert((*key).to_owned(), Value::String((*value).to_owned()));
     }
     let (service, protocol, payload) = (Service::Eks, Protocol::Rest, Payload::Json(Value::Object(document)));
-    Ok(Call { service, protocol, action: action.to_owned(), caller, user_agent, payload })
+    Ok(Call { service, protocol, action: action.to_owned(), sender, payload })
 }
 
 pub(crate) fn answer(call: &Call, request_id: &str, result: Result<Reply, ApiError>) -> Response<Bytes> {

@@ -27,6 +27,11 @@ impl Form {
         self.0.get(name).map(|(value, _)| value.as_str())
     }
 
+    /// A copy of which nothing has been read.
+    pub(crate) fn unread(&self) -> Self {
+        Self(self.0.iter().map(|(key, (value, _))| (key.clone(), (value.clone(), AtomicBool::new(false)))).collect())
+    }
+
     pub(crate) fn query(&self) -> Query<'_> {
         let query = Query { form: self, prefix: String::new() };
         query.ignore(&["Action", "Version"]);

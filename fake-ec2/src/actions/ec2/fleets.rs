@@ -1,17 +1,19 @@
 //! CreateFleet, of type `instant` only: the other types keep working after their answer, which nothing here needs yet.
 
+use super::permissions;
+use crate::actions::Context;
 use crate::cloud::Cloud;
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::fleet::{Candidate, FleetConfig, FleetOverride, FleetRequest, Strategy};
 use crate::cloud::launch_template::TemplateReference;
 use crate::error::ApiError;
+use crate::wire::Service;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 // fidelity: documented(EC2 API Reference, CreateFleet; EC2 User Guide, instant fleets)
-pub(super) fn create_fleet(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
+pub(super) fn create_fleet(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_>) -> Result<String, ApiError> {
     let request = read(query)?;
     let dry_run = query.dry_run()?;
     query.finish()?;
@@ -20,7 +22,12 @@ pub(super) fn create_fleet(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>)
     if dry_run {
         return Err(ApiError::dry_run());
     }
-    let outcome = cloud.create_fleet(now, &request, &candidates);
+    let permit = |cloud: &Cloud, candidate: &Candidate, market: CapacityType| {
+        let template = Some(candidate.template.id.as_str());
+        let needed = || permissions::launch(cloud, candidate.specification(), template, market);
+        context.asking.permit(cloud, Service::Ec2, needed).map_err(|refused| refused.error)
+    };
+    let outcome = cloud.create_fleet(context.now, &request, &candidates, &permit);
     let mut xml = Xml::new();
     xml.text("fleetId", &outcome.id);
     xml.list("errorSet", &outcome.errors, |xml, (candidate, capacity_type, error)| {
@@ -40,7 +47,7 @@ pub(super) fn create_fleet(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>)
     Ok(xml.into_string())
 }
 
-fn read(query: &Query<'_>) -> Result<FleetRequest, ApiError> {
+pub(super) fn read(query: &Query<'_>) -> Result<FleetRequest, ApiError> {
     let kind = query.text("Type").unwrap_or("maintain");
     if kind != "instant" {
         return Err(ApiError::client(

@@ -7,6 +7,7 @@ mod instance_types;
 mod instances;
 mod launch_templates;
 mod network;
+pub(super) mod permissions;
 mod prices;
 mod reservations;
 mod run_instances;
@@ -25,7 +26,7 @@ pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, form: 
     let query = form.query();
     let now = context.now;
     let members = match action {
-        "CreateFleet" => idempotent(cloud, action, form, |cloud| fleets::create_fleet(cloud, now, &query)),
+        "CreateFleet" => idempotent(cloud, action, form, |cloud| fleets::create_fleet(cloud, context, &query)),
         "RunInstances" => idempotent(cloud, action, form, |cloud| run_instances::run_instances(cloud, now, &query)),
         "CreateLaunchTemplate" => {
             idempotent(cloud, action, form, |cloud| launch_templates::create_launch_template(cloud, now, &query))

@@ -4,6 +4,7 @@ use super::{fleets, instances, specification};
 use crate::cloud::Cloud;
 use crate::cloud::instance::TemplateUse;
 use crate::cloud::launch::Launch;
+use crate::cloud::launch_template::LaunchSpecification;
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -12,28 +13,17 @@ use std::sync::Arc;
 
 // fidelity: documented(EC2 API Reference, RunInstances)
 pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
-    let mut requested = specification::read(query)?;
-    requested.subnet_id = query.owned("SubnetId");
+    let (merged, template) = requested(cloud, query)?;
     let minimum: u32 = query.number("MinCount")?.ok_or_else(|| ApiError::missing("MinCount"))?;
     let maximum: u32 = query.number("MaxCount")?.ok_or_else(|| ApiError::missing("MaxCount"))?;
     if minimum == 0 || minimum > maximum {
         let message = "Invalid value for instance count: the minimum must be at least 1 and not above the maximum.";
         return Err(ApiError::invalid_value(message));
     }
-    let (id, name) = (query.text("LaunchTemplate.LaunchTemplateId"), query.text("LaunchTemplate.LaunchTemplateName"));
-    let version = query.text("LaunchTemplate.Version");
     let client_token = query.owned("ClientToken");
     let dry_run = query.dry_run()?;
     query.ignore(&["PrivateIpAddress", "AdditionalInfo", "Ipv6AddressCount", "EnablePrimaryIpv6"]);
     query.finish()?;
-    let (merged, template) = if id.is_some() || name.is_some() {
-        let template = cloud.templates.find(id, name)?;
-        let (number, version) = template.version(version)?;
-        let used = TemplateUse { id: template.id.clone(), name: template.name.clone(), version: number };
-        (version.data.clone().overridden_by(&requested), Some(used))
-    } else {
-        (requested, None)
-    };
     for added in merged.tags.values() {
         crate::cloud::tags::check(&Default::default(), added)?;
     }
@@ -66,4 +56,22 @@ pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
     xml.close("groupSet");
     xml.list("instancesSet", launched, instances::write_instance);
     Ok(xml.into_string())
+}
+
+/// What the request asks for on top of the launch template it names, if it names one.
+pub(super) fn requested(
+    cloud: &Cloud,
+    query: &Query<'_>,
+) -> Result<(LaunchSpecification, Option<TemplateUse>), ApiError> {
+    let mut requested = specification::read(query)?;
+    requested.subnet_id = query.owned("SubnetId");
+    let (id, name) = (query.text("LaunchTemplate.LaunchTemplateId"), query.text("LaunchTemplate.LaunchTemplateName"));
+    let version = query.text("LaunchTemplate.Version");
+    if id.is_none() && name.is_none() {
+        return Ok((requested, None));
+    }
+    let template = cloud.templates.find(id, name)?;
+    let (number, version) = template.version(version)?;
+    let used = TemplateUse { id: template.id.clone(), name: template.name.clone(), version: number };
+    Ok((version.data.clone().overridden_by(&requested), Some(used)))
 }

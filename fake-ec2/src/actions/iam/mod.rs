@@ -1,10 +1,14 @@
-//! IAM: roles as far as instance profiles need them, and instance profiles.
+//! IAM: instance profiles, roles, policies, identity providers.
 //!
 //! // fidelity: documented(IAM API Reference: each action and its errors)
+
+mod policies;
+mod providers;
 
 use super::{Context, unknown_action};
 use crate::cloud::Cloud;
 use crate::cloud::identity::{Identity, InstanceProfile, Role};
+use crate::cloud::roles::NewRole;
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
 use crate::wire::pagination::{Bounds, Page};
@@ -67,7 +71,46 @@ pub(super) fn perform(
             xml.list_of("Roles", "member", cloud.identity.roles.values(), write_role);
             xml.value("IsTruncated", false);
         }
-        "DeleteRole" => delete_role(cloud, query)?,
+        "DeleteRole" => {
+            let name = query.required("RoleName")?;
+            finish(query)?;
+            cloud.delete_role(name)?;
+        }
+        "UpdateAssumeRolePolicy" => {
+            let (name, document) = (query.required("RoleName")?, query.required("PolicyDocument")?);
+            finish(query)?;
+            cloud.update_trust_policy(name, document)?;
+        }
+        "TagRole" => {
+            let (name, added) = (query.required("RoleName")?, query.tags("Tags.member")?);
+            finish(query)?;
+            cloud.role_mut(name)?.tags.extend(added);
+        }
+        "UntagRole" => {
+            let (name, removed) = (query.required("RoleName")?, query.list("TagKeys.member"));
+            finish(query)?;
+            cloud.role_mut(name)?.tags.retain(|key, _| !removed.contains(&key.as_str()));
+        }
+        "CreateServiceLinkedRole" => create_service_linked_role(cloud, now, query, &mut xml)?,
+        "CreatePolicy" => policies::create_policy(cloud, now, query, &mut xml)?,
+        "GetPolicy" => policies::get_policy(cloud, query, &mut xml)?,
+        "GetPolicyVersion" => policies::get_policy_version(cloud, query, &mut xml)?,
+        "ListPolicies" => policies::list_policies(cloud, query, &mut xml)?,
+        "DeletePolicy" => {
+            let arn = query.required("PolicyArn")?;
+            finish(query)?;
+            cloud.delete_policy(arn)?;
+        }
+        "AttachRolePolicy" | "DetachRolePolicy" => policies::change_attachment(cloud, action, query)?,
+        "ListAttachedRolePolicies" => policies::list_attached(cloud, query, &mut xml)?,
+        "PutRolePolicy" => policies::put_role_policy(cloud, query)?,
+        "GetRolePolicy" => policies::get_role_policy(cloud, query, &mut xml)?,
+        "DeleteRolePolicy" => policies::delete_role_policy(cloud, query)?,
+        "ListRolePolicies" => policies::list_role_policies(cloud, query, &mut xml)?,
+        "CreateOpenIDConnectProvider" => providers::create(cloud, now, query, &mut xml)?,
+        "GetOpenIDConnectProvider" => providers::get(cloud, query, &mut xml)?,
+        "ListOpenIDConnectProviders" => providers::list(cloud, query, &mut xml)?,
+        "DeleteOpenIDConnectProvider" => providers::delete(cloud, query)?,
         _ => return Err(unknown_action(Service::Iam, action)),
     }
     Ok(Reply::Xml(xml.into_string()))
@@ -139,30 +182,50 @@ fn list_instance_profiles(
 }
 
 fn create_role(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
-    let (name, path, tags) = (name(query, "RoleName")?, path(query)?, query.tags("Tags.member")?);
-    let trust_policy = query.required("AssumeRolePolicyDocument")?.to_owned();
+    let new = NewRole {
+        name: name(query, "RoleName")?,
+        path: path(query)?,
+        trust_policy: query.required("AssumeRolePolicyDocument")?.to_owned(),
+        tags: query.tags("Tags.member")?,
+    };
     query.ignore(&["Description", "MaxSessionDuration", "PermissionsBoundary"]);
     finish(query)?;
-    if cloud.identity.roles.contains_key(&name) {
-        return Err(ApiError::new(409, "EntityAlreadyExists", format!("Role with name {name} already exists.")));
-    }
-    let arn = cloud.arn("iam", &format!("role{path}{name}"));
-    let role =
-        Role { id: cloud.ids.unique("AROA"), name: name.clone(), path, arn, created_at: now, trust_policy, tags };
-    xml.element("Role", |xml| write_role(xml, &role));
-    cloud.identity.roles.insert(name, role);
+    let role = cloud.create_role(now, new)?;
+    xml.element("Role", |xml| write_role(xml, role));
     Ok(())
 }
 
-fn delete_role(cloud: &mut Cloud, query: &Query<'_>) -> Result<(), ApiError> {
-    let name = query.required("RoleName")?.to_owned();
+// fidelity: documented(IAM API Reference, CreateServiceLinkedRole; EC2 User Guide, Service-linked role for Spot Instance
+// requests); observed(2026-08): the refusal of a second one
+fn create_service_linked_role(
+    cloud: &mut Cloud,
+    now: Timestamp,
+    query: &Query<'_>,
+    xml: &mut Xml,
+) -> Result<(), ApiError> {
+    let service = query.required("AWSServiceName")?.to_owned();
+    query.ignore(&["Description", "CustomSuffix"]);
     finish(query)?;
-    cloud.identity.role(&name)?;
-    if cloud.identity.profiles.values().any(|profile| profile.role.as_ref() == Some(&name)) {
-        let message = "Cannot delete entity, must remove roles from instance profile first.";
-        return Err(ApiError::new(409, "DeleteConflict", message));
+    let name = match service.as_str() {
+        "spot.amazonaws.com" => "AWSServiceRoleForEC2Spot",
+        "spotfleet.amazonaws.com" => "AWSServiceRoleForEC2SpotFleet",
+        "eks.amazonaws.com" => "AWSServiceRoleForAmazonEKS",
+        other => {
+            let message = format!("Service-linked roles of {other} are not played here.");
+            return Err(ApiError::client("InvalidInput", message));
+        }
+    };
+    if cloud.identity.roles.contains_key(name) {
+        let message =
+            format!("Service role name {name} has been taken in this account, please try a different suffix.");
+        return Err(ApiError::client("InvalidInput", message));
     }
-    cloud.identity.roles.remove(&name);
+    let trust = serde_json::json!({"Version": "2012-10-17", "Statement": [{"Effect": "Allow",
+        "Principal": {"Service": service}, "Action": "sts:AssumeRole"}]});
+    let path = format!("/aws-service-role/{service}/");
+    let new = NewRole { name: name.into(), path, trust_policy: trust.to_string(), tags: Tags::new() };
+    let role = cloud.create_role(now, new)?;
+    xml.element("Role", |xml| write_role(xml, role));
     Ok(())
 }
 
@@ -185,9 +248,14 @@ fn write_role(xml: &mut Xml, role: &Role) {
     xml.text("RoleId", &role.id);
     xml.text("Arn", &role.arn);
     xml.text("CreateDate", timestamp(role.created_at));
-    let encoded: String = form_urlencoded::byte_serialize(role.trust_policy.as_bytes()).collect();
-    xml.text("AssumeRolePolicyDocument", encoded.replace('+', "%20"));
+    xml.text("AssumeRolePolicyDocument", encoded(&role.trust_policy));
     write_tags(xml, &role.tags);
+}
+
+/// Policies travel percent-encoded.
+// fidelity: documented(IAM API Reference, GetRolePolicy: the document is URL-encoded, compliant with RFC 3986)
+fn encoded(document: &str) -> String {
+    form_urlencoded::byte_serialize(document.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
 fn write_tags(xml: &mut Xml, tags: &Tags) {

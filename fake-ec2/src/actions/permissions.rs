@@ -1,0 +1,211 @@
+//! The table: which permissions each action needs, on which resources, and what policies may ask about them.
+//!
+//! // fidelity: documented(Service Authorization Reference: actions, resource types and condition keys of each service)
+
+use super::{ec2, text};
+use crate::cloud::Cloud;
+use crate::cloud::tags::Tags;
+use crate::iam::Permission;
+use crate::iam::facts::Keys;
+use crate::wire::query::Query;
+use crate::wire::{Call, Payload, Service};
+use serde_json::Value;
+
+/// What a call needs. An action that is not played here needs nothing: it is refused anyway.
+pub(crate) fn needed(cloud: &Cloud, call: &Call) -> Vec<Permission> {
+    let action = call.action.as_str();
+    match (call.service, &call.payload) {
+        // A copy, so that reading it here does not count as reading it.
+        (Service::Ec2, Payload::Form(form)) => ec2::permissions::needed(cloud, action, &form.unread().query()),
+        (Service::Iam, Payload::Form(form)) => identity(cloud, action, &form.unread().query()),
+        (Service::Sts, _) => security_tokens(action),
+        (Service::Sqs, Payload::Json(input)) => queue(cloud, action, |name| text(input, name).map(str::to_owned)),
+        (Service::Sqs, Payload::Form(form)) => queue(cloud, action, |name| form.peek(name).map(str::to_owned)),
+        (Service::Ssm, Payload::Json(input)) => parameters(cloud, action, input),
+        (Service::Pricing, _) => vec![plain("pricing", action, "*")],
+        (Service::EventBridge, Payload::Json(input)) => events(cloud, action, input),
+        (Service::Eks, Payload::Json(input)) => cluster(cloud, action, input),
+        _ => Vec::new(),
+    }
+}
+
+/// A permission about which policies can ask nothing in particular.
+pub(super) fn plain(service: &str, action: &str, resource: impl Into<String>) -> Permission {
+    Permission { action: format!("{service}:{action}"), resource: resource.into(), keys: Keys::default() }
+}
+
+impl Permission {
+    /// On a resource that has these tags.
+    pub(super) fn on_tagged(mut self, tags: &Tags) -> Self {
+        self.keys.tags("aws:ResourceTag", tags);
+        self
+    }
+
+    /// In a request that brings these tags.
+    pub(super) fn bringing(mut self, tags: &Tags) -> Self {
+        self.keys.request_tags(tags);
+        self
+    }
+
+    /// With one more condition key.
+    pub(super) fn with(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.keys.set(key, value);
+        self
+    }
+}
+
+/// Handing a role to a service.
+// fidelity: documented(IAM User Guide, Granting a user permissions to pass a role to an AWS service)
+pub(super) fn pass_role(cloud: &Cloud, role: &str, service: &str) -> Permission {
+    plain("iam", "PassRole", role_arn(cloud, role)).with("iam:PassedToService", service)
+}
+
+fn role_arn(cloud: &Cloud, name: &str) -> String {
+    let known = cloud.identity.roles.get(name).map(|role| role.arn.clone());
+    known.unwrap_or_else(|| cloud.arn("iam", &format!("role/{name}")))
+}
+
+fn security_tokens(action: &str) -> Vec<Permission> {
+    match action {
+        "DecodeAuthorizationMessage" => vec![plain("sts", action, "*")],
+        // Everybody may ask who they are; a role's trust policy is asked where the role is assumed.
+        _ => Vec::new(),
+    }
+}
+
+fn identity(cloud: &Cloud, action: &str, query: &Query<'_>) -> Vec<Permission> {
+    let on = |resource: String| plain("iam", action, resource);
+    let named = |parameter: &str| query.text(parameter).unwrap_or_default();
+    let path = || query.text("Path").or_else(|| query.text("PathPrefix")).unwrap_or("/");
+    let brought = query.tags("Tags.member").unwrap_or_default();
+    match action {
+        "CreateInstanceProfile" => {
+            let arn = cloud.arn("iam", &format!("instance-profile{}{}", path(), named("InstanceProfileName")));
+            let mut needed = vec![on(arn.clone()).bringing(&brought)];
+            if !brought.is_empty() {
+                // fidelity: documented(IAM User Guide, Tagging instance profiles: creating one with tags needs
+                // iam:TagInstanceProfile); assumed: its resource tags are already those it is created with.
+                needed.push(plain("iam", "TagInstanceProfile", arn).bringing(&brought).on_tagged(&brought));
+            }
+            needed
+        }
+        "AddRoleToInstanceProfile" => {
+            vec![profile(cloud, action, query), pass_role(cloud, named("RoleName"), "ec2.amazonaws.com")]
+        }
+        "TagInstanceProfile" => vec![profile(cloud, action, query).bringing(&brought)],
+        "GetInstanceProfile" | "DeleteInstanceProfile" | "RemoveRoleFromInstanceProfile" => {
+            vec![profile(cloud, action, query)]
+        }
+        "ListInstanceProfiles" => vec![on(cloud.arn("iam", &format!("instance-profile{}", path())))],
+        "CreateRole" => {
+            let arn = cloud.arn("iam", &format!("role{}{}", path(), named("RoleName")));
+            let mut needed = vec![on(arn.clone()).bringing(&brought)];
+            if !brought.is_empty() {
+                needed.push(plain("iam", "TagRole", arn).bringing(&brought).on_tagged(&brought));
+            }
+            needed
+        }
+        "ListRoles" => vec![on(cloud.arn("iam", &format!("role{}", path())))],
+        "AttachRolePolicy" | "DetachRolePolicy" => {
+            vec![role(cloud, action, named("RoleName")).with("iam:PolicyARN", named("PolicyArn"))]
+        }
+        "CreatePolicy" => {
+            vec![on(cloud.arn("iam", &format!("policy{}{}", path(), named("PolicyName")))).bringing(&brought)]
+        }
+        "GetPolicy" | "GetPolicyVersion" | "DeletePolicy" => vec![on(named("PolicyArn").to_owned())],
+        "ListPolicies" => vec![on(cloud.arn("iam", &format!("policy{}", path())))],
+        "CreateOpenIDConnectProvider" => {
+            let url = named("Url").trim_start_matches("https://");
+            vec![on(cloud.arn("iam", &format!("oidc-provider/{url}"))).bringing(&brought)]
+        }
+        "GetOpenIDConnectProvider" | "DeleteOpenIDConnectProvider" => {
+            vec![on(named("OpenIDConnectProviderArn").to_owned())]
+        }
+        "ListOpenIDConnectProviders" => vec![on(cloud.arn("iam", "oidc-provider/*"))],
+        "CreateServiceLinkedRole" => {
+            let service = named("AWSServiceName");
+            let arn = cloud.arn("iam", &format!("role/aws-service-role/{service}/*"));
+            vec![on(arn).with("iam:AWSServiceName", service)]
+        }
+        _ => vec![role(cloud, action, named("RoleName")).bringing(&brought)],
+    }
+}
+
+fn profile(cloud: &Cloud, action: &str, query: &Query<'_>) -> Permission {
+    let name = query.text("InstanceProfileName").unwrap_or_default();
+    match cloud.identity.profiles.get(name) {
+        Some(profile) => plain("iam", action, profile.arn.as_str()).on_tagged(&profile.tags),
+        // fidelity: assumed: of a profile that does not exist only the name is known, and no tags.
+        None => plain("iam", action, cloud.arn("iam", &format!("instance-profile/{name}"))),
+    }
+}
+
+fn role(cloud: &Cloud, action: &str, name: &str) -> Permission {
+    let permission = plain("iam", action, role_arn(cloud, name));
+    match cloud.identity.roles.get(name) {
+        Some(role) => permission.on_tagged(&role.tags),
+        None => permission,
+    }
+}
+
+/// SQS: batches need what their single actions need.
+fn queue(cloud: &Cloud, action: &str, input: impl Fn(&str) -> Option<String>) -> Vec<Permission> {
+    let single = action.strip_suffix("Batch").unwrap_or(action);
+    let named = input("QueueUrl").and_then(|url| url.rsplit('/').next().map(str::to_owned));
+    let name = match single {
+        "ListQueues" => Some("*".to_owned()),
+        _ => named.or_else(|| input("QueueName")),
+    };
+    // Without a queue there is nothing to refuse; the action says what is missing.
+    name.map(|name| plain("sqs", single, cloud.arn("sqs", &name))).into_iter().collect()
+}
+
+fn parameters(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
+    let names = input.get("Names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let single = ["Name", "Path"].into_iter().filter_map(|member| text(input, member));
+    names.chain(single).map(|name| plain("ssm", action, parameter_arn(cloud, name))).collect()
+}
+
+// fidelity: documented(Systems Manager User Guide, Public parameters: their ARNs name no account)
+fn parameter_arn(cloud: &Cloud, name: &str) -> String {
+    let path = name.trim_start_matches('/');
+    match path.starts_with("aws/service/") {
+        true => format!("arn:aws:ssm:{}::parameter/{path}", cloud.config.region),
+        false => cloud.arn("ssm", &format!("parameter/{path}")),
+    }
+}
+
+fn events(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
+    let rule = text(input, "Name").or_else(|| text(input, "Rule"));
+    let resource = match (action, rule) {
+        ("PutEvents", _) => cloud.arn("events", "event-bus/default"),
+        ("ListRules", _) => cloud.arn("events", "rule/*"),
+        (_, Some(rule)) => cloud.arn("events", &format!("rule/{rule}")),
+        (_, None) => return Vec::new(),
+    };
+    vec![plain("events", action, resource)]
+}
+
+fn cluster(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
+    let name = text(input, "name").unwrap_or_default();
+    let on_cluster = plain("eks", action, cloud.arn("eks", &format!("cluster/{name}")));
+    let known = cloud.clusters.get(name);
+    match action {
+        "ListClusters" => vec![plain("eks", action, "*")],
+        "DescribeAccessEntry" | "DeleteAccessEntry" => {
+            let principal = text(input, "principalArn").unwrap_or_default();
+            let entry = known.and_then(|cluster| cluster.access_entries.get(principal));
+            vec![entry.map_or(on_cluster, |entry| plain("eks", action, entry.arn.as_str()).on_tagged(&entry.tags))]
+        }
+        "DescribePodIdentityAssociation" | "DeletePodIdentityAssociation" => {
+            let id = text(input, "associationId").unwrap_or_default();
+            let found = known.and_then(|cluster| cluster.pod_identity_associations.get(id));
+            vec![found.map_or(on_cluster, |found| plain("eks", action, found.arn.as_str()).on_tagged(&found.tags))]
+        }
+        "CreatePodIdentityAssociation" => {
+            let role = text(input, "roleArn").unwrap_or_default().rsplit('/').next().unwrap_or_default();
+            vec![on_cluster, pass_role(cloud, role, "pods.eks.amazonaws.com")]
+        }
+        _ => vec![on_cluster],
+    }
+}

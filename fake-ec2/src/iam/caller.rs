@@ -1,0 +1,164 @@
+//! Who calls: the access key of a request, looked up.
+
+use super::facts::Keys;
+use super::policy::Asker;
+use crate::cloud::Cloud;
+use crate::cloud::identity::Session;
+use crate::error::ApiError;
+use crate::wire::{Call, Service};
+use jiff::Timestamp;
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) principal: Principal,
+    /// The ARN policies and refusals name; empty for nobody.
+    pub(crate) arn: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Principal {
+    /// The request is not signed.
+    Nobody,
+    /// The user an unknown key belongs to, who may do everything.
+    Administrator,
+    Session(Box<Session>),
+}
+
+impl Caller {
+    /// The owner of the key that signed a request.
+    pub(crate) fn of(cloud: &Cloud, call: &Call) -> Self {
+        let (account, key) = (&cloud.config.account, &call.sender.access_key_id);
+        if key.is_empty() {
+            return Self { principal: Principal::Nobody, arn: String::new() };
+        }
+        match cloud.identity.session(key) {
+            Some(session) => Self::session(account, session.clone()),
+            None => Self { principal: Principal::Administrator, arn: format!("arn:aws:iam::{account}:user/{key}") },
+        }
+    }
+
+    fn session(account: &str, session: Session) -> Self {
+        let arn = format!("arn:aws:sts::{account}:assumed-role/{}/{}", session.role_name, session.session_name);
+        Self { principal: Principal::Session(Box::new(session)), arn }
+    }
+
+    /// The unique id that GetCallerIdentity and `aws:userid` give.
+    pub(crate) fn user_id(&self) -> String {
+        match &self.principal {
+            Principal::Nobody => "anonymous".into(),
+            Principal::Administrator => self.arn.rsplit('/').next().unwrap_or_default().into(),
+            Principal::Session(session) => format!("{}:{}", session.role_id, session.session_name),
+        }
+    }
+
+    /// The names under which a policy may mean this caller, and only this caller.
+    pub(crate) fn asker(&self, cloud: &Cloud) -> Asker {
+        let mut names = vec![self.arn.clone()];
+        if let Principal::Session(session) = &self.principal {
+            names.extend(cloud.identity.roles.get(&session.role_name).map(|role| role.arn.clone()));
+        }
+        Asker { kind: "AWS", names }
+    }
+
+    /// Refuses credentials that are not good any more, or never were.
+    // fidelity: documented(Common errors of each service: ExpiredToken, RequestExpired, InvalidClientTokenId, AuthFailure,
+    // MissingAuthenticationToken); assumed: that an unknown key beginning with ASIA is refused, for only STS issues those,
+    // while any other unknown key is the administrator's.
+    pub(crate) fn check_credentials(&self, now: Timestamp, call: &Call) -> Result<(), ApiError> {
+        match &self.principal {
+            Principal::Nobody => Err(missing_token(call.service)),
+            Principal::Administrator if call.sender.access_key_id.starts_with("ASIA") => {
+                Err(invalid_token(call.service))
+            }
+            Principal::Administrator => Ok(()),
+            Principal::Session(session) if session.credentials.expires_at <= now => Err(expired_token(call.service)),
+            Principal::Session(session)
+                if call.sender.security_token.as_ref() != Some(&session.credentials.session_token) =>
+            {
+                Err(invalid_token(call.service))
+            }
+            Principal::Session(_) => Ok(()),
+        }
+    }
+
+    /// What every request says of itself and its caller.
+    // fidelity: documented(IAM User Guide, AWS global condition context keys); assumed: aws:SourceIp is the loopback
+    // address, whoever calls.
+    pub(crate) fn keys(&self, cloud: &Cloud, now: Timestamp, call: &Call) -> Keys {
+        let mut keys = Keys::default();
+        let account = &cloud.config.account;
+        // The global services are asked in us-east-1.
+        let region = match call.service {
+            Service::Iam | Service::Pricing => "us-east-1",
+            _ => &cloud.config.region,
+        };
+        keys.set("aws:RequestedRegion", region);
+        keys.set(
+            "aws:SecureTransport",
+            call.sender.secure_transport.unwrap_or(cloud.config.secure_transport).to_string(),
+        );
+        keys.set("aws:CurrentTime", now.to_string());
+        keys.set("aws:EpochTime", now.as_second().to_string());
+        keys.set("aws:SourceIp", "127.0.0.1");
+        keys.set("aws:UserAgent", call.sender.user_agent.as_str());
+        keys.set("aws:ViaAWSService", "false");
+        keys.set("aws:PrincipalIsAWSService", "false");
+        keys.set("aws:PrincipalAccount", account.as_str());
+        keys.set("aws:ResourceAccount", account.as_str());
+        keys.set("aws:userid", self.user_id());
+        match &self.principal {
+            Principal::Nobody => keys.set("aws:PrincipalType", "Anonymous"),
+            Principal::Administrator => {
+                keys.set("aws:PrincipalType", "User");
+                keys.set("aws:PrincipalArn", self.arn.as_str());
+                keys.set("aws:username", self.user_id());
+            }
+            Principal::Session(session) => {
+                keys.set("aws:PrincipalType", "AssumedRole");
+                keys.set("aws:TokenIssueTime", session.issued_at.to_string());
+                if let Some(role) = cloud.identity.roles.get(&session.role_name) {
+                    keys.set("aws:PrincipalArn", role.arn.as_str());
+                    keys.tags("aws:PrincipalTag", &role.tags);
+                }
+                keys.tags("aws:PrincipalTag", &session.tags);
+            }
+        }
+        keys
+    }
+}
+
+/// Whether a service speaks JSON and names its errors with `Exception`.
+fn speaks_json(service: Service) -> bool {
+    !matches!(service, Service::Ec2 | Service::Iam | Service::Sts | Service::CloudFormation)
+}
+
+fn expired_token(service: Service) -> ApiError {
+    let message = "The security token included in the request is expired";
+    match service {
+        Service::Ec2 => ApiError::client("RequestExpired", "Request has expired."),
+        service if speaks_json(service) => ApiError::client("ExpiredTokenException", message),
+        _ => ApiError::new(403, "ExpiredToken", message),
+    }
+}
+
+fn invalid_token(service: Service) -> ApiError {
+    let message = "The security token included in the request is invalid.";
+    match service {
+        Service::Ec2 => {
+            let message = "AWS was not able to validate the provided access credentials";
+            ApiError::new(401, "AuthFailure", message)
+        }
+        service if speaks_json(service) => ApiError::client("UnrecognizedClientException", message),
+        _ => ApiError::new(403, "InvalidClientTokenId", message),
+    }
+}
+
+fn missing_token(service: Service) -> ApiError {
+    match service {
+        service if speaks_json(service) => {
+            ApiError::client("MissingAuthenticationTokenException", "Missing Authentication Token")
+        }
+        _ => ApiError::new(403, "MissingAuthenticationToken", "Request is missing Authentication Token"),
+    }
+}
