@@ -1,6 +1,6 @@
 //! The handle that sets the scene and looks behind it: typed methods, no HTTP.
 
-use crate::actions::open_session;
+use crate::actions::{Context, cloudformation, open_session};
 use crate::bootstrap::{
     Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap,
 };
@@ -13,11 +13,15 @@ use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
 use crate::cloud::roles::NewRole;
+use crate::cloud::stack::StackRequest;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
 use crate::config::Iam;
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule};
+use crate::iam::caller::Caller;
+use crate::iam::decision::Asking;
+use crate::iam::facts::Keys;
 use crate::journal::JournalEntry;
 use crate::server::{FakeEc2, lock};
 use jiff::Timestamp;
@@ -269,6 +273,11 @@ impl Control {
         self.0.locked(|cloud, _| cloud.attach_policy(role, policy_arn))
     }
 
+    /// Detaches a managed policy from a role.
+    pub fn detach_role_policy(&self, role: &str, policy_arn: &str) -> Result<(), ApiError> {
+        self.0.locked(|cloud, _| cloud.detach_policy(role, policy_arn))
+    }
+
     /// The names and documents of the policies that speak for a role: its own by name, the attached ones by ARN.
     pub fn role_policies(&self, role: &str) -> BTreeMap<String, Value> {
         self.0.locked(|cloud, _| cloud.identity.documents_of(role))
@@ -288,6 +297,39 @@ impl Control {
     /// Trusts an OpenID Connect issuer, in the place of an earlier provider for it; the provider's ARN is answered.
     pub fn add_oidc_provider(&self, issuer: &str, client_ids: &[&str]) -> String {
         self.0.locked(|cloud, now| add_oidc_provider(cloud, now, issuer, client_ids))
+    }
+
+    /// Creates a CloudFormation stack and answers its outputs. A stack that fails has rolled back, and its error tells which
+    /// resource failed and why.
+    pub fn create_stack(
+        &self,
+        name: &str,
+        template: &str,
+        parameters: &[(&str, &str)],
+        capabilities: &[&str],
+    ) -> Result<BTreeMap<String, String>, ApiError> {
+        let request = StackRequest {
+            template: template.into(),
+            parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            capabilities: capabilities.iter().map(|capability| (*capability).to_owned()).collect(),
+            tags: Tags::new(),
+        };
+        self.as_administrator(|cloud, context| cloudformation::create(cloud, context, name, &request))
+    }
+
+    /// Deletes a stack with everything in it.
+    pub fn delete_stack(&self, name: &str) -> Result<(), ApiError> {
+        let missing = || ApiError::client("ValidationError", format!("Stack with id {name} does not exist"));
+        let deleted = self.as_administrator(|cloud, context| cloudformation::delete(cloud, context, name));
+        deleted.unwrap_or_else(|| Err(missing()))
+    }
+
+    fn as_administrator<T>(&self, work: impl FnOnce(&mut Cloud, &Context<'_>) -> T) -> T {
+        self.0.locked(|cloud, now| {
+            let caller = Caller::administrator(&cloud.config.account, "control");
+            let asking = Asking { caller: &caller, common: &Keys::default() };
+            work(cloud, &Context { now, started: now, asking })
+        })
     }
 
     /// Takes an identity provider away.

@@ -27,6 +27,8 @@ const AFTER_HELP: &str = "\
 Examples:
   fake-ec2                                       a free port, and an account with nothing in it
   fake-ec2 --bootstrap demo                      with subnets, roles, a queue, an EKS cluster
+  fake-ec2 --bootstrap demo --without-prerequisites --iam enforce
+                                                 and a stack is to make roles and queue
   fake-ec2 --listen 127.0.0.1:4566 --families m5,c7g
   fake-ec2 --format json | jq -r .endpointUrl    for programs
   curl http://127.0.0.1:4566/_trysquare/         what it can be told besides AWS's own calls
@@ -35,7 +37,7 @@ Paste the printed lines into a shell; `aws ec2 describe-instances` then asks thi
 
 Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 failed while running, 2 wrong usage, 3 cannot listen.";
 
-/// EC2, SQS, SSM, IAM, STS, Pricing, EKS and EventBridge of one account, in memory, over their real protocols
+/// EC2, SQS, SSM, IAM, STS, Pricing, EKS, EventBridge and CloudFormation of one account, in memory, over their real protocols
 #[derive(Parser)]
 #[command(name = "fake-ec2", version = version(), after_help = AFTER_HELP, max_term_width = 100)]
 struct Arguments {

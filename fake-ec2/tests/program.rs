@@ -155,3 +155,19 @@ fn help_has_examples_and_exit_codes() {
     assert!(wide.is_empty(), "{wide:?}");
     assert!(ended(&["--version"]).1.starts_with(concat!("fake-ec2 ", env!("CARGO_PKG_VERSION"))));
 }
+
+#[test]
+fn wrong_settings_of_policies_are_refused_with_what_would_be_right() {
+    for (arguments, expected) in [
+        (&["--iam", "strict"][..], "possible values: off, enforce"),
+        (&["--without-prerequisites"], "--bootstrap <CLUSTER>"),
+        (&["--bootstrap", "demo", "--oidc-issuer", "http://a"], "an issuer is a URL that begins with https://"),
+        (&["--bootstrap", "demo", "--oidc-keys", "/nowhere.json"], "--oidc-keys /nowhere.json: No such file"),
+        (&["--bootstrap", "demo", "--oidc-keys", "Cargo.toml"], "--oidc-keys Cargo.toml: it is not JSON"),
+        (&["--secure-transport", "perhaps"], "possible values: true, false"),
+    ] {
+        let (code, text) = ended(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+}

@@ -88,13 +88,10 @@ impl Clients {
 
 /// A configuration that touches neither environment nor sockets.
 fn simulated(sdk: &SdkSettings) -> SdkConfig {
-    let credentials = sdk
-        .credentials
-        .clone()
-        .unwrap_or_else(|| {
-            let placeholder = Credentials::new("AKIAIOSFODNN7EXAMPLE", "simulated", None, None, "simulation");
-            SharedCredentialsProvider::new(placeholder)
-        });
+    let credentials = sdk.credentials.clone().unwrap_or_else(|| {
+        let placeholder = Credentials::new("AKIAIOSFODNN7EXAMPLE", "simulated", None, None, "simulation");
+        SharedCredentialsProvider::new(placeholder)
+    });
     let mut builder = SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(sdk.region.clone().map(Region::new))

@@ -11,12 +11,12 @@ use super::seen::Watcher;
 use super::{Backend, Setting};
 use crate::account::{self, Account, Pace, REGION};
 use crate::chronicle::follow_instances;
-use crate::cloud::{Cloud, Ec2, RemoteEc2};
+use crate::cloud::{Cloud, Ec2, RemoteEc2, STS};
 use crate::control_plane::audit::{Follower, Names};
 use crate::invariants::Invariants;
 use crate::kind::contents::reason;
 use crate::kind::{Access, in_cluster_ec2_url};
-use crate::permissions::Permission;
+use crate::permissions::{Permission, iam};
 use crate::place::Place;
 use crate::recorder::Recorder;
 use crate::release::{self, CONTAINER, NAMESPACE, RELEASE};
@@ -50,6 +50,11 @@ const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The port of the metrics in a pod, by the chart's default.
 const METRICS_PORT: u16 = 8080;
+
+/// Who signs the tokens of ServiceAccounts in a cluster that kubeadm made.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// Where EKS puts the token for AWS.
+const TOKEN_FOLDER: &str = "/var/run/secrets/eks.amazonaws.com/serviceaccount";
 
 /// Pods of the release.
 const SELECTOR: &str = "app.kubernetes.io/name=karpenter";
@@ -102,10 +107,17 @@ impl Installed {
             families,
             served: Some((access.url.clone(), authority)),
             pace,
+            issuer: Some(ISSUER.into()),
             enforce_iam: on.enforce_iam,
         };
         let ec2 = RemoteEc2::at(&format!("http://127.0.0.1:{}", access.ec2_port))?;
         let account = Account::reset(ec2.clone(), options).await.context("setting the account in the cluster")?;
+        if on.enforce_iam {
+            if let Some(permission @ Permission::Iam { .. }) = &on.without {
+                bail!("on kind {permission} cannot be taken away; on embedded and apiserver it can");
+            }
+            account.cloud.deploy_stack().await?;
+        }
         let client = access.client().await?;
         let changed = Arc::new(Notify::new());
         let mut parts = JoinSet::new();
@@ -121,7 +133,7 @@ impl Installed {
         parts.spawn_local(remove_dead_nodes(client.clone(), async move |provider_id: &str| {
             exists(&ec2, provider_id).await
         }));
-        let mut environment = aws_environment();
+        let mut environment = aws_environment(on.enforce_iam.then(|| account.account_id()).as_deref());
         environment.extend(on.environment);
         Ok(Self {
             access,
@@ -173,6 +185,13 @@ impl Installed {
         values["affinity"] = json!({"podAntiAffinity": null});
         values["topologySpreadConstraints"] = json!([]);
         values["logLevel"] = json!("debug");
+        if self.account.options().enforce_iam {
+            // What EKS adds to the pod of such a ServiceAccount.
+            let source = json!({"serviceAccountToken": {"path": "token", "audience": STS}});
+            values["extraVolumes"] = json!([{"name": "aws-iam-token", "projected": {"sources": [source]}}]);
+            values["controller"]["extraVolumeMounts"] =
+                json!([{"name": "aws-iam-token", "mountPath": TOKEN_FOLDER, "readOnly": true}]);
+        }
         let account = release::account_of(&self.controller);
         if account != RELEASE {
             values["serviceAccount"] = json!({"create": false, "name": account});
@@ -290,17 +309,21 @@ impl Installed {
 /// The value that stands for a variable that was taken away, which the chart would set.
 const TAKEN_AWAY: &str = "\0";
 
-/// What the pod needs to reach the fake. It lets anybody in.
-fn aws_environment() -> BTreeMap<String, String> {
-    let url = in_cluster_ec2_url();
-    let variables = [
-        ("AWS_ENDPOINT_URL", url.as_str()),
-        ("AWS_REGION", REGION),
-        ("AWS_ACCESS_KEY_ID", "trysquare"),
-        ("AWS_SECRET_ACCESS_KEY", "trysquare"),
-        ("AWS_EC2_METADATA_DISABLED", "true"),
+/// What the pod needs to reach the fake: a role in this account where policies decide, any key where they do not.
+fn aws_environment(account: Option<&str>) -> BTreeMap<String, String> {
+    let mut variables = vec![
+        ("AWS_ENDPOINT_URL", in_cluster_ec2_url()),
+        ("AWS_REGION", REGION.to_owned()),
+        ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
     ];
-    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    variables.extend(match account {
+        Some(account) => [
+            ("AWS_ROLE_ARN", format!("arn:aws:iam::{account}:role/{}", iam::role())),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", format!("{TOKEN_FOLDER}/token")),
+        ],
+        None => ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name, "trysquare".to_owned())),
+    });
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 async fn exists(ec2: &RemoteEc2, provider_id: &str) -> bool {

@@ -8,7 +8,7 @@ use super::seen::Watcher;
 use super::{Backend, BackendName};
 use crate::account::{self, Account, Pace, REGION};
 use crate::chronicle::{Sighting, follow, follow_instances};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, STS};
 use crate::control_plane::audit::{Entry, Follower, Names};
 use crate::control_plane::{self, Access, User, free_ports};
 use crate::fake_cluster::{FakeCluster, Options};
@@ -45,10 +45,6 @@ const AUDIT_EVERY: Duration = Duration::from_millis(50);
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// How long a controller may take to end once it is asked to, which is what a pod is given.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
-/// Who signs the tokens of ServiceAccounts, as IAM writes it.
-const ISSUER: &str = "kubernetes.default.svc";
-/// Whom the tokens for AWS are for.
-pub(super) const STS: &str = "sts.amazonaws.com";
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -149,6 +145,7 @@ impl RealTime {
                 families: families.clone(),
                 served,
                 pace,
+                issuer: Some(control_plane::ISSUER.into()),
                 enforce_iam: on.enforce_iam,
             }
         };
@@ -181,7 +178,7 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 let (kube, serving) = (cluster.kube.clone(), certificate.clone());
                 parts.spawn_local(async move { Ok(kube.serve(listener, &serving).await?) });
                 ApiServer::Fake { cluster: Box::new(cluster), certificate, url }
@@ -205,7 +202,7 @@ impl RealTime {
                     clock: clock.clone(),
                     recorder: recorder.clone(),
                 };
-                parts.spawn_local(watcher.watch(invariants, changed.clone()));
+                parts.spawn_local(watcher.watch(invariants.clone(), changed.clone()));
                 parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
                 let cloud_controller = access.client(User::CloudController).await?;
                 parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
@@ -220,8 +217,7 @@ impl RealTime {
         environment.extend(account.controller_environment());
         environment.extend(process_environment(&ec2_url, REGION));
         if on.enforce_iam {
-            account.ec2.cloud().add_oidc_provider(&format!("https://{ISSUER}"), &[STS]);
-            account.deploy_stack(Some(ISSUER), on.without.as_ref())?;
+            account.deploy_stack(on.without.as_ref())?;
         }
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;

@@ -41,6 +41,9 @@ const ATTEMPTS: u32 = 3;
 /// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// Who signs the tokens of ServiceAccounts.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+
 /// The range that EKS takes for Services where the VPC is elsewhere.
 const SERVICE_RANGE: &str = "10.100.0.0/16";
 
@@ -454,7 +457,7 @@ fn apiserver_arguments(folder: &Path, etcd_port: u16, port: u16) -> Vec<String> 
         format!("--cert-dir={}", folder.display()),
         format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=Node,RBAC".into(),
-        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!("--service-account-issuer={ISSUER}"),
         // The public half of the same key.
         format!("--service-account-key-file={}", file("apiserver.crt")),
         format!("--service-account-signing-key-file={}", file("apiserver.key")),

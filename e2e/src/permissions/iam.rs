@@ -37,7 +37,9 @@ pub(crate) fn permissions() -> anyhow::Result<BTreeSet<Permission>> {
 pub(crate) fn deploy(cloud: &Control, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
     let parameters = [&[("ClusterName", CLUSTER)], parameters].concat();
     let deployed = cloud.create_stack(&stack(), TEMPLATE, &parameters, &[CAPABILITY]);
-    deployed.map(drop).map_err(|error| anyhow!("deploying the CloudFormation template: {}: {}", error.code, error.message))
+    deployed
+        .map(drop)
+        .map_err(|error| anyhow!("deploying the CloudFormation template: {}: {}", error.code, error.message))
 }
 
 /// Takes one action of one statement away from the controller's role.
@@ -54,6 +56,9 @@ pub(crate) fn take_away(cloud: &Control, statement: &str, action: &str) -> anyho
     let refused = |error: fake_ec2::ApiError| anyhow!("{}: {}", error.code, error.message);
     if name.starts_with("arn:") {
         cloud.detach_role_policy(&role(), &name).map_err(refused)?;
+    }
+    if statements(&document).is_empty() {
+        return Ok(());
     }
     let own = name.rsplit('/').next().unwrap_or_default();
     cloud.put_role_policy(&role(), own, &document).map_err(refused)
@@ -79,7 +84,8 @@ fn sid(statement: &Value) -> &str {
 
 fn of_document(document: &Value) -> Vec<Permission> {
     let of_statement = |statement: &&Value| {
-        let permission = |action: &str| Permission::Iam { statement: sid(statement).to_owned(), action: action.to_owned() };
+        let permission =
+            |action: &str| Permission::Iam { statement: sid(statement).to_owned(), action: action.to_owned() };
         actions(statement).into_iter().map(permission).collect::<Vec<_>>()
     };
     statements(document).iter().filter(|statement| statement["Effect"] == "Allow").flat_map(of_statement).collect()
@@ -115,7 +121,11 @@ mod tests {
             {"Sid": "Prices", "Effect": "Allow", "Resource": "*", "Action": "pricing:GetProducts"},
         ]});
         let names = |document: &Value| of_document(document).iter().map(ToString::to_string).collect::<Vec<_>>();
-        let all = ["iam/Deletion/ec2:TerminateInstances", "iam/Deletion/ec2:DeleteLaunchTemplate", "iam/Prices/pricing:GetProducts"];
+        let all = [
+            "iam/Deletion/ec2:TerminateInstances",
+            "iam/Deletion/ec2:DeleteLaunchTemplate",
+            "iam/Prices/pricing:GetProducts",
+        ];
         assert_eq!(names(&document), all);
         assert_eq!(names(&without(&document, "Deletion", "ec2:TerminateInstances")), all[1..]);
         assert_eq!(names(&without(&document, "Prices", "pricing:GetProducts")), all[..2]);
@@ -125,7 +135,9 @@ mod tests {
     #[test]
     fn the_template_gives_the_controller_what_its_readme_lists() {
         let permissions = permissions().unwrap();
-        for known in ["iam/AllowScopedDeletion/ec2:TerminateInstances", "iam/AllowInterruptionQueueActions/sqs:ReceiveMessage"] {
+        for known in
+            ["iam/AllowScopedDeletion/ec2:TerminateInstances", "iam/AllowInterruptionQueueActions/sqs:ReceiveMessage"]
+        {
             assert!(permissions.contains(&known.parse().unwrap()), "{known}");
         }
     }

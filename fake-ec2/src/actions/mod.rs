@@ -1,5 +1,6 @@
 //! The table: which action is done where. What is not in it is refused as AWS refuses an unknown action, and logged.
 
+pub(crate) mod cloudformation;
 mod ec2;
 mod eks;
 mod events;
@@ -55,6 +56,13 @@ pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step
         (Service::Pricing, Payload::Json(input)) => pricing::perform(cloud, &call.action, input).into(),
         (Service::EventBridge, Payload::Json(input)) => events::perform(cloud, context, &call.action, input).into(),
         (Service::Eks, Payload::Json(input)) => eks::perform(cloud, context, &call.action, input).into(),
+        (Service::EksAuth, Payload::Json(input)) => {
+            let name = text(input, "name").unwrap_or_default();
+            eks::pod_identity::assume_role(cloud, context, name, input).map(Reply::Json).into()
+        }
+        (Service::CloudFormation, Payload::Form(form)) => {
+            cloudformation::perform(cloud, context, &call.action, &form.query()).into()
+        }
         // A JSON target for a query service, or the other way round.
         (service, _) => Err(unknown_action(service, &call.action)).into(),
     }

@@ -7,7 +7,7 @@ use crate::cloud::Cloud;
 use crate::cloud::tags::Tags;
 use crate::iam::Permission;
 use crate::iam::facts::Keys;
-use crate::wire::query::Query;
+use crate::wire::query::{Form, Query};
 use crate::wire::{Call, Payload, Service};
 use serde_json::Value;
 
@@ -25,6 +25,7 @@ pub(crate) fn needed(cloud: &Cloud, call: &Call) -> Vec<Permission> {
         (Service::Pricing, _) => vec![plain("pricing", action, "*")],
         (Service::EventBridge, Payload::Json(input)) => events(cloud, action, input),
         (Service::Eks, Payload::Json(input)) => cluster(cloud, action, input),
+        (Service::CloudFormation, Payload::Form(form)) => stack(cloud, action, form),
         _ => Vec::new(),
     }
 }
@@ -158,6 +159,16 @@ fn queue(cloud: &Cloud, action: &str, input: impl Fn(&str) -> Option<String>) ->
     };
     // Without a queue there is nothing to refuse; the action says what is missing.
     name.map(|name| plain("sqs", single, cloud.arn("sqs", &name))).into_iter().collect()
+}
+
+/// CloudFormation: on the stack, by name or ARN. What stacks make needs no further permission.
+fn stack(cloud: &Cloud, action: &str, form: &Form) -> Vec<Permission> {
+    let arn = match form.peek("StackName") {
+        Some(arn) if arn.starts_with("arn:") => arn.to_owned(),
+        Some(name) => cloud.arn("cloudformation", &format!("stack/{name}/*")),
+        None => "*".to_owned(),
+    };
+    vec![plain("cloudformation", action, arn)]
 }
 
 fn parameters(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {

@@ -173,6 +173,8 @@ fn set_attributes(queue: &mut Queue, input: &Value) -> Result<(), ApiError> {
             "DelaySeconds" => queue.delay_s = number(0, 900)?,
             "MessageRetentionPeriod" => queue.retention_s = number(60, 1_209_600)?,
             "ReceiveMessageWaitTimeSeconds" => queue.wait_s = number(0, 20)?,
+            // An empty one takes the policy away.
+            "Policy" if value.is_empty() => drop(queue.attributes.remove(&name)),
             "Policy"
             | "MaximumMessageSize"
             | "SqsManagedSseEnabled"

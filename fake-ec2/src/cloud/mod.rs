@@ -19,6 +19,7 @@ pub(crate) mod network;
 pub(crate) mod queue;
 pub(crate) mod reservation;
 pub(crate) mod roles;
+pub(crate) mod stack;
 pub(crate) mod tags;
 
 use crate::config::Config;
@@ -36,6 +37,7 @@ use launch_template::LaunchTemplates;
 use network::Network;
 use queue::Queue;
 use reservation::{CapacityReservation, PlacementGroup};
+use stack::Stack;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tags::Tags;
@@ -90,6 +92,8 @@ pub(crate) struct Cloud {
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) queues: BTreeMap<String, Queue>,
     pub(crate) bus: Bus,
+    /// The oldest first, also deleted ones.
+    pub(crate) stacks: Vec<Stack>,
     /// The newest last.
     pub(crate) events: VecDeque<Emitted>,
     event_bytes: usize,
@@ -127,6 +131,7 @@ impl Cloud {
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
             bus: Bus::default(),
+            stacks: Vec::new(),
             events: VecDeque::new(),
             event_bytes: 0,
             event_count: 0,

@@ -6,7 +6,7 @@ use super::{Outcome, Refusal};
 use crate::bootstrap::{Bootstrap, Bootstrapped, bootstrap, is_cluster_name};
 use crate::cloud::Cloud;
 use crate::cloud::catalogue::{Catalogue, regions};
-use crate::config::{Config, Pace};
+use crate::config::{Config, Iam, Pace};
 use crate::server::{FakeEc2, lock};
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -62,6 +62,9 @@ fn config(mut config: Config, fields: &mut Fields) -> Result<Config, Refusal> {
         config.region = region;
     }
     config.seed = fields.number("seed", 0..=u64::MAX)?.unwrap_or(config.seed);
+    if let Some(mode) = fields.text("iam")? {
+        config.iam = iam(&mode)?;
+    }
     if let Some(families) = fields.texts("families")? {
         config.families = families;
     }
@@ -70,6 +73,14 @@ fn config(mut config: Config, fields: &mut Fields) -> Result<Config, Refusal> {
         config.pace = self::pace(config.pace, pace)?;
     }
     Ok(config)
+}
+
+fn iam(mode: &str) -> Result<Iam, Refusal> {
+    match mode {
+        "off" => Ok(Iam::Off),
+        "enforce" => Ok(Iam::Enforce),
+        other => Err(Refusal::invalid("iam", format!("{other:?} says not whether policies decide"), "off or enforce")),
+    }
 }
 
 fn check_families(config: &Config) -> Result<(), Refusal> {
@@ -105,6 +116,8 @@ fn pace(pace: Pace, mut fields: Fields) -> Result<Pace, Refusal> {
 fn read_bootstrap(mut fields: Fields) -> Result<Bootstrap, Refusal> {
     let (cluster, endpoint) = (fields.text("cluster")?, fields.text("endpoint")?);
     let authority = fields.text("certificateAuthority")?;
+    let prerequisites = fields.boolean("prerequisites")?.unwrap_or(true);
+    let oidc_issuer = fields.text("oidcIssuer")?.unwrap_or_default();
     fields.finish()?;
     let name = "a name of an EKS cluster: up to 100 letters, digits, - and _, beginning with a letter or digit";
     let cluster = fields.required("cluster", cluster, name)?;
@@ -112,7 +125,7 @@ fn read_bootstrap(mut fields: Fields) -> Result<Bootstrap, Refusal> {
         let error = format!("{cluster:?} is no name of an EKS cluster");
         return Err(Refusal::invalid(&fields.name("cluster"), error, name));
     }
-    let mut options = Bootstrap::named(&cluster);
+    let mut options = Bootstrap { prerequisites, oidc_issuer, ..Bootstrap::named(&cluster) };
     if let Some(endpoint) = endpoint {
         if !endpoint.starts_with("https://") {
             let error = format!("the endpoint {endpoint:?} does not begin with https://");

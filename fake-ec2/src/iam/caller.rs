@@ -34,8 +34,12 @@ impl Caller {
         }
         match cloud.identity.session(key) {
             Some(session) => Self::session(account, session.clone()),
-            None => Self { principal: Principal::Administrator, arn: format!("arn:aws:iam::{account}:user/{key}") },
+            None => Self::administrator(account, key),
         }
+    }
+
+    pub(crate) fn administrator(account: &str, name: &str) -> Self {
+        Self { principal: Principal::Administrator, arn: format!("arn:aws:iam::{account}:user/{name}") }
     }
 
     fn session(account: &str, session: Session) -> Self {

@@ -38,10 +38,10 @@ impl Asking<'_> {
         let identity = self.identity_verdict(cloud, &question);
         let on_resource = self.resource_verdict(cloud, &question);
         let reason = match (identity, on_resource) {
-            (_, Verdict::Denied) => Reason::DeniedByResourcePolicy,
-            (Verdict::Denied, _) => Reason::DeniedByIdentityPolicy,
+            (_, Verdict::Denied) => Reason::DeniedByResource,
+            (Verdict::Denied, _) => Reason::DeniedByIdentity,
             (Verdict::Allowed, _) | (_, Verdict::Allowed) => return Ok(()),
-            (Verdict::Silent, Verdict::Silent) => Reason::NoIdentityPolicy,
+            (Verdict::Silent, Verdict::Silent) => Reason::NoIdentity,
         };
         Err(self.refused(service, &question, reason))
     }
@@ -62,11 +62,11 @@ impl Asking<'_> {
         let verdict = |asker: &Asker| trust.as_ref().map_or(Verdict::Silent, |trust| trust.verdict(&question, asker));
         let (direct, delegated) = (verdict(&self.caller.asker(cloud)), verdict(&account(cloud)));
         let reason = match (identity, direct, delegated) {
-            (_, Verdict::Denied, _) | (_, _, Verdict::Denied) => Reason::DeniedByResourcePolicy,
-            (Verdict::Denied, ..) => Reason::DeniedByIdentityPolicy,
+            (_, Verdict::Denied, _) | (_, _, Verdict::Denied) => Reason::DeniedByResource,
+            (Verdict::Denied, ..) => Reason::DeniedByIdentity,
             (_, Verdict::Allowed, _) | (Verdict::Allowed, _, Verdict::Allowed) => return Ok(()),
-            (_, Verdict::Silent, Verdict::Silent) => Reason::NoResourcePolicy,
-            _ => Reason::NoIdentityPolicy,
+            (_, Verdict::Silent, Verdict::Silent) => Reason::NoResource,
+            _ => Reason::NoIdentity,
         };
         Err(self.refused(Service::Sts, &question, reason))
     }

@@ -8,27 +8,27 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// Why a permission was not given.
+/// Why a permission was not given: which kind of policy said nothing, or denied it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    NoIdentityPolicy,
-    NoResourcePolicy,
-    DeniedByIdentityPolicy,
-    DeniedByResourcePolicy,
+    NoIdentity,
+    NoResource,
+    DeniedByIdentity,
+    DeniedByResource,
 }
 
 impl Reason {
     fn sentence(self, action: &str) -> String {
         match self {
-            Self::NoIdentityPolicy => format!("because no identity-based policy allows the {action} action"),
-            Self::NoResourcePolicy => format!("because no resource-based policy allows the {action} action"),
-            Self::DeniedByIdentityPolicy => "with an explicit deny in an identity-based policy".into(),
-            Self::DeniedByResourcePolicy => "with an explicit deny in a resource-based policy".into(),
+            Self::NoIdentity => format!("because no identity-based policy allows the {action} action"),
+            Self::NoResource => format!("because no resource-based policy allows the {action} action"),
+            Self::DeniedByIdentity => "with an explicit deny in an identity-based policy".into(),
+            Self::DeniedByResource => "with an explicit deny in a resource-based policy".into(),
         }
     }
 
     fn is_explicit(self) -> bool {
-        matches!(self, Self::DeniedByIdentityPolicy | Self::DeniedByResourcePolicy)
+        matches!(self, Self::DeniedByIdentity | Self::DeniedByResource)
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn each_service_words_its_own_refusal() {
         let user = "User: arn:aws:sts::123456789012:assumed-role/karpenter/session is not authorized to perform:";
-        let none = Reason::NoIdentityPolicy;
+        let none = Reason::NoIdentity;
         for (service, action, resource, reason, status, code, message) in [
             (
                 Service::Ec2,
@@ -144,7 +144,7 @@ mod tests {
                 Service::Sqs,
                 "sqs:ReceiveMessage",
                 "arn:aws:sqs:r:1:q",
-                Reason::DeniedByResourcePolicy,
+                Reason::DeniedByResource,
                 403,
                 "AccessDenied",
                 format!(
@@ -166,7 +166,7 @@ mod tests {
                 Service::Eks,
                 "eks:DescribeCluster",
                 "arn:aws:eks:r:1:cluster/a",
-                Reason::DeniedByIdentityPolicy,
+                Reason::DeniedByIdentity,
                 403,
                 "AccessDeniedException",
                 format!(
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_encoded_message_tells_what_was_asked() {
         let resource = "arn:aws:ec2:us-west-2:123456789012:instance/*";
-        let (_, _, message) = told(Service::Ec2, "ec2:RunInstances", resource, Reason::NoIdentityPolicy);
+        let (_, _, message) = told(Service::Ec2, "ec2:RunInstances", resource, Reason::NoIdentity);
         let (sentence, encoded) =
             message.split_once(". Encoded authorization failure message: ").expect("an encoded message");
         assert!(sentence.ends_with("allows the ec2:RunInstances action"), "{sentence}");

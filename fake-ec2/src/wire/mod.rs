@@ -236,6 +236,21 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         (&Method::DELETE, ["clusters", name, "access-entries", principal]) => {
             ("DeleteAccessEntry", &[("name", *name), ("principalArn", *principal)])
         }
+        (&Method::GET, ["clusters", name, "pod-identity-associations"]) => {
+            ("ListPodIdentityAssociations", &[("name", *name)])
+        }
+        (&Method::POST, ["clusters", name, "pod-identity-associations"]) => {
+            ("CreatePodIdentityAssociation", &[("name", *name)])
+        }
+        (&Method::GET, ["clusters", name, "pod-identity-associations", id]) => {
+            ("DescribePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
+        }
+        (&Method::DELETE, ["clusters", name, "pod-identity-associations", id]) => {
+            ("DeletePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
+        }
+        (&Method::POST, ["clusters", name, "assume-role-for-pod-identity"]) => {
+            ("AssumeRoleForPodIdentity", &[("name", *name)])
+        }
         _ => return refuse(ApiError::new(404, "NotFoundException", "No such operation.")),
     };
     let mut document = match request.body().is_empty() {
@@ -251,7 +266,8 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
     for (key, value) in names {
         document.insert((*key).to_owned(), Value::String((*value).to_owned()));
     }
-    let (service, protocol, payload) = (Service::Eks, Protocol::Rest, Payload::Json(Value::Object(document)));
+    let service = if action == "AssumeRoleForPodIdentity" { Service::EksAuth } else { Service::Eks };
+    let (protocol, payload) = (Protocol::Rest, Payload::Json(Value::Object(document)));
     Ok(Call { service, protocol, action: action.to_owned(), sender, payload })
 }
 

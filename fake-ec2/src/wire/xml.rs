@@ -120,6 +120,7 @@ pub(crate) fn respond(
         _ => {
             let namespace = match service {
                 Service::Iam => "https://iam.amazonaws.com/doc/2010-05-08/",
+                Service::CloudFormation => "http://cloudformation.amazonaws.com/doc/2010-05-15/",
                 Service::Sqs => "http://queue.amazonaws.com/doc/2012-11-05/",
                 _ => "https://sts.amazonaws.com/doc/2011-06-15/",
             };

@@ -17,26 +17,29 @@ FAMILIES = "m5,c5,m6g,c7g,p5"
 class Cloud:
     """A running fake-ec2, and clients of it."""
 
-    def __init__(self):
+    def __init__(self, *more):
         program = os.environ.get("FAKE_EC2")
         if not program:
             raise pytest.UsageError("FAKE_EC2 has to name the built program; `make clients-test` does so")
-        arguments = [program, "--format", "json", "--bootstrap", "demo", "--families", FAMILIES]
+        arguments = [program, "--format", "json", "--bootstrap", "demo", "--families", FAMILIES, *more]
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         self.started = json.loads(self.process.stdout.readline())
         self.url = self.started["endpointUrl"]
         self.stage = self.started["bootstrap"]
         self.environment = self.started["environment"]
 
-    def client(self, service, **more):
+    def client(self, service, credentials=None, **more):
+        """A client of the account's administrator, or of an assumed role."""
+        credentials = credentials or {}
         # No retries: a test is to see the first answer.
         config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=30)
         return boto3.session.Session().client(
             service,
             endpoint_url=self.url,
             region_name=self.environment["AWS_REGION"],
-            aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
+            aws_access_key_id=credentials.get("AccessKeyId", self.environment["AWS_ACCESS_KEY_ID"]),
+            aws_secret_access_key=credentials.get("SecretAccessKey", self.environment["AWS_SECRET_ACCESS_KEY"]),
+            aws_session_token=credentials.get("SessionToken"),
             config=config,
             **more,
         )
@@ -72,6 +75,14 @@ def shared():
 @pytest.fixture
 def fresh():
     cloud = Cloud()
+    yield cloud
+    cloud.end()
+
+
+@pytest.fixture
+def enforced():
+    """Policies decide, and there is nothing yet of what a stack is to make."""
+    cloud = Cloud("--iam", "enforce", "--without-prerequisites")
     yield cloud
     cloud.end()
 

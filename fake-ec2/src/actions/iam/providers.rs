@@ -9,6 +9,10 @@ use crate::wire::xml::{Xml, timestamp};
 use jiff::Timestamp;
 
 pub(super) fn create(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
+    // An empty list travels as its bare name.
+    for list in ["ClientIDList", "Tags", "ThumbprintList"] {
+        query.text(list);
+    }
     let texts = |name: &str| query.list(name).into_iter().map(str::to_owned);
     let new = NewOidcProvider {
         url: query.required("Url")?.to_owned(),

@@ -1,4 +1,6 @@
-//! EKS: clusters and access entries.
+//! EKS: clusters, access entries, pod identity associations.
+
+pub(super) mod pod_identity;
 
 use super::{Context, string_map, text, unknown_action};
 use crate::bootstrap::access_entry;
@@ -26,6 +28,10 @@ pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, input:
             }
             json!({})
         }
+        "CreatePodIdentityAssociation" => pod_identity::create(cloud, context, name, input)?,
+        "ListPodIdentityAssociations" => pod_identity::list(cloud, name, input)?,
+        "DescribePodIdentityAssociation" => pod_identity::describe_one(cloud, name, input)?,
+        "DeletePodIdentityAssociation" => pod_identity::delete(cloud, name, input)?,
         _ => return Err(unknown_action(Service::Eks, action)),
     };
     Ok(Reply::Json(value))

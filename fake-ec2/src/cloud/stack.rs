@@ -1,0 +1,102 @@
+//! CloudFormation's stacks and change sets, as they are described.
+
+use super::tags::Tags;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A stack, also one that was deleted, which only its id finds.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) template: String,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) capabilities: BTreeSet<String>,
+    pub(crate) tags: Tags,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Option<Timestamp>,
+    pub(crate) deleted_at: Option<Timestamp>,
+    /// By logical id.
+    pub(crate) resources: BTreeMap<String, StackResource>,
+    /// Logical ids in the order in which they were made.
+    pub(crate) order: Vec<String>,
+    pub(crate) outputs: Vec<Output>,
+    /// The oldest first.
+    pub(crate) events: Vec<StackEvent>,
+    /// By name.
+    pub(crate) change_sets: BTreeMap<String, ChangeSet>,
+}
+
+/// A resource of a stack.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StackResource {
+    pub(crate) kind: String,
+    pub(crate) physical_id: String,
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) properties: Value,
+    /// What `Fn::GetAtt` gives.
+    pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) updated_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) description: Option<String>,
+    pub(crate) export: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct StackEvent {
+    pub(crate) id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) logical_id: String,
+    pub(crate) physical_id: String,
+    pub(crate) kind: String,
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<String>,
+}
+
+/// A change that waits to be carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeSet {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) description: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) request: StackRequest,
+    pub(crate) changes: Vec<Change>,
+    /// Why there is nothing to carry out.
+    pub(crate) failure: Option<String>,
+    pub(crate) executed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// `Add`, `Modify` or `Remove`.
+    pub(crate) action: &'static str,
+    pub(crate) logical_id: String,
+    pub(crate) physical_id: Option<String>,
+    pub(crate) kind: String,
+}
+
+/// What a stack is to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackRequest {
+    pub(crate) template: String,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) capabilities: BTreeSet<String>,
+    pub(crate) tags: Tags,
+}
+
+impl Stack {
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+}
