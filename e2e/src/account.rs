@@ -2,7 +2,7 @@
 //! instances, and what a controller is told about it. The API server beside it may be any.
 
 use crate::cloud::{Ec2, FakeCloud, RemoteEc2, Start};
-use crate::kubelet::{self, Kubelets};
+use crate::kubelet::{self, Kubelets, Runtime};
 use crate::permissions::{Permission, iam};
 use crate::recorder::Recorder;
 use crate::release::RELEASE;
@@ -112,21 +112,38 @@ impl Options {
         }
         bootstrap
     }
+
+    fn config(&self) -> fake_ec2::Config {
+        fake_ec2::Config {
+            region: self.region.clone(),
+            seed: self.seed,
+            families: self.families.clone(),
+            pace: self.pace.ec2.clone(),
+            iam: if self.enforce_iam { Iam::Enforce } else { Iam::Off },
+            ..Default::default()
+        }
+    }
 }
 
 impl Account {
     /// The account with its stage.
     pub fn new(options: Options) -> Self {
-        let config = fake_ec2::Config {
-            region: options.region.clone(),
-            seed: options.seed,
-            families: options.families.clone(),
-            pace: options.pace.ec2.clone(),
-            iam: if options.enforce_iam { Iam::Enforce } else { Iam::Off },
-            ..Default::default()
-        };
-        let ec2 = FakeEc2::new(config, options.clock.clone());
+        let ec2 = FakeEc2::new(options.config(), options.clock.clone());
         let stage = ec2.cloud().bootstrap(options.bootstrap());
+        Self::staged(ec2, options, stage)
+    }
+
+    /// The account as `eksctl create cluster` leaves it: network, cluster, and the identity provider of its issuer. Nothing of
+    /// it is for a node autoscaler.
+    pub fn with_cluster_alone(options: Options, oidc_issuer: &str) -> Self {
+        let bootstrap =
+            Bootstrap { queue: None, prerequisites: false, oidc_issuer: oidc_issuer.to_owned(), ..options.bootstrap() };
+        let ec2 = FakeEc2::new(options.config(), options.clock.clone());
+        let stage = ec2.cloud().bootstrap(bootstrap);
+        for resource in stage.subnet_ids.iter().chain([&stage.security_group_id]) {
+            // It was just made; one that is gone has no tag either.
+            let _ = ec2.cloud().remove_tag(resource, "karpenter.sh/discovery");
+        }
         Self::staged(ec2, options, stage)
     }
 
@@ -208,6 +225,16 @@ impl<E: Ec2> Account<E> {
         client: kube::Client,
         recorder: Recorder,
     ) -> impl Future<Output = anyhow::Result<()>> + use<E> {
+        self.kubelets_with(client, recorder, None)
+    }
+
+    /// The same, where some pods run.
+    pub fn kubelets_with(
+        &self,
+        client: kube::Client,
+        recorder: Recorder,
+        runtime: Option<Rc<dyn Runtime>>,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<E> {
         let cluster = kubelet::Cluster {
             name: CLUSTER.into(),
             endpoint: self.bootstrap.endpoint.clone(),
@@ -215,7 +242,8 @@ impl<E: Ec2> Account<E> {
             version: KUBERNETES_VERSION.into(),
         };
         let Options { clock, seed, pace, .. } = self.options.clone();
-        Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder).run()
+        let kubelets = Kubelets::new(client, self.cloud.clone(), clock, cluster, seed, pace.kubelets, recorder);
+        kubelets.with_runtime(runtime).run()
     }
 
     /// The environment of a controller for this cluster, as the chart would set it. The sockets that metrics and health would

@@ -24,6 +24,7 @@ mod loopback;
 pub mod params;
 pub mod permissions;
 mod place;
+mod pods;
 pub mod recorder;
 pub mod release;
 pub mod report;

@@ -239,6 +239,10 @@ fn wrong_arguments_say_what_would_be_right() {
         (vec!["--manifests", "no/such/folder"], "there is no such file or folder"),
         (vec!["--speed", "0"], "1..=60"),
         (vec!["--quiet", "--verbose"], "cannot be used with"),
+        (vec!["--from-nothing"], "add --backend apiserver"),
+        (vec!["--from-nothing", "--backend", "apiserver", "--controller"], "--controller ours: with --from-nothing"),
+        (vec!["--iam", "enforce", "--controller"], "it has an administrator's keys"),
+        (vec!["--iam", "maybe"], "[possible values: off, enforce]"),
     ];
     for (arguments, expected) in cases {
         let (code, told) = run(&arguments);

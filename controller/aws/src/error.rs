@@ -29,7 +29,7 @@ pub enum StartError {
 
 /// One failed call of one AWS action. Cheap to clone, because a batch hands one failure to many callers.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{service}.{operation}: {code}: {message}")]
+#[error("{service}.{operation}: {}{message}", prefix(code))]
 pub struct AwsError {
     /// The service, such as `EC2`.
     pub service: &'static str,
@@ -120,11 +120,12 @@ impl AwsError {
         let metadata = error.as_service_error().map(|inner| inner.meta());
         let code = metadata.and_then(|meta| meta.code()).unwrap_or_default().to_owned();
         let request_id = metadata.and_then(|meta| meta.extra("aws_request_id")).unwrap_or_default().to_owned();
-        let message = match metadata {
-            Some(meta) => meta.message().unwrap_or_default().to_owned(),
-            None => chain(&error),
+        let (message, source): (_, Option<Arc<dyn Error + Send + Sync>>) = match metadata {
+            Some(meta) => (meta.message().unwrap_or_default().to_owned(), Some(Arc::new(error))),
+            // The causes are the message; whoever prints the chain shall not find them again.
+            None => (one_line(&chain(&error)), None),
         };
-        Self { service, operation, code, message, request_id, status, source: Some(Arc::new(error)) }
+        Self { service, operation, code, message, request_id, status, source }
     }
 
     /// A failure that only the content of a good answer shows.
@@ -164,6 +165,15 @@ impl AwsError {
     pub fn is_transient(&self) -> bool {
         self.status == 0 || matches!(self.meaning(), Meaning::Throttled | Meaning::ServerFault)
     }
+}
+
+fn prefix(code: &str) -> String {
+    if code.is_empty() { String::new() } else { format!("{code}: ") }
+}
+
+/// The SDK lists the ways to credentials that it has tried on a line each.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The causes of `error`, outermost first.
@@ -307,6 +317,16 @@ mod tests {
         ] {
             assert_eq!(meaning(code, message, status), expected, "{code} {message}");
         }
+    }
+
+    #[test]
+    fn a_call_without_an_answer_tells_its_causes_once_and_on_one_line() {
+        let tried = "no credentials found in chain. Attempted:\n  Environment: not set\n";
+        let error = SdkError::<std::fmt::Error, HttpResponse>::construction_failure(tried);
+        let message = one_line(&chain(&error));
+        assert!(message.ends_with("no credentials found in chain. Attempted: Environment: not set"), "{message}");
+        let error = AwsError::of_answer("EC2", "DescribeInstanceTypes", "", "timed out");
+        assert_eq!(error.to_string(), "EC2.DescribeInstanceTypes: timed out");
     }
 
     #[test]

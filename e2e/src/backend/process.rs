@@ -79,6 +79,21 @@ impl Process {
         log: PathBuf,
         recorder: &Recorder,
     ) -> anyhow::Result<Self> {
+        let mut process = Self::spawn(program, environment, log, recorder)?;
+        process.wait_for_health(environment.get("HEALTH_PROBE_PORT").and_then(|port| port.parse().ok())).await?;
+        Ok(process)
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// Where it does not run.
+    pub(crate) fn spawn(
+        program: &Program,
+        environment: &BTreeMap<String, String>,
+        log: PathBuf,
+        recorder: &Recorder,
+    ) -> anyhow::Result<Self> {
         let mut command = tokio::process::Command::from(tied::command(&program.path, &program.arguments, environment)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;
@@ -88,9 +103,19 @@ impl Process {
         let (output, errors) = (child.stdout.take(), child.stderr.take());
         readers.spawn_local(read(output.context("its output is piped")?, recorder.clone(), kept.clone()));
         readers.spawn_local(read(errors.context("its errors are piped")?, recorder.clone(), kept));
-        let mut process = Self { child: RefCell::new(child), log, readers };
-        process.wait_for_health(environment.get("HEALTH_PROBE_PORT").and_then(|port| port.parse().ok())).await?;
-        Ok(process)
+        Ok(Self { child: RefCell::new(child), log, readers })
+    }
+
+    /// The number of the process, while it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.borrow().id()
+    }
+
+    /// Waits until it ends by itself and all that it wrote is in its log.
+    pub(crate) async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        let status = self.child.get_mut().wait().await?;
+        while self.readers.join_next().await.is_some() {}
+        Ok(status)
     }
 
     async fn wait_for_health(&mut self, port: Option<u16>) -> anyhow::Result<()> {
@@ -154,9 +179,8 @@ impl Process {
         tokio::select! {
             biased;
             () = goodbye.cancelled() => {}
-            ended = self.child.get_mut().wait() => {
+            ended = self.wait() => {
                 let status = ended?;
-                while self.readers.join_next().await.is_some() {}
                 bail!("{}", self.farewell(status));
             }
         }

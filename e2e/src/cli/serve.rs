@@ -7,6 +7,7 @@ use crate::recorder::{Listener, LogLayer, Recorder};
 use crate::serve::{self, Endpoints, Options};
 use crate::under_test::UnderTest;
 use anyhow::anyhow;
+use fake_ec2::Iam;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,6 +22,8 @@ Examples:
   trysquare serve --controller --manifests PATH --speed 10
   trysquare serve --backend apiserver --controller upstream
                                                   Karpenter itself on a genuine control plane
+  trysquare serve --backend apiserver --from-nothing --iam enforce
+                                                  a cluster to deploy to, by deploy/README.md
   trysquare serve --listen 127.0.0.1:9443         Kubernetes on 9443, EC2 on 9444
 
 It prints lines to paste into another shell; there, kubectl, the AWS CLI and boto3 work. What happens is told here.
@@ -37,6 +40,13 @@ pub(crate) struct Arguments {
     /// Run a controller in the cluster: ours, upstream (needs `make tools`), or the path of a program.
     #[arg(long, value_name = "CONTROLLER", num_args = 0..=1, default_missing_value = "ours")]
     controller: Option<UnderTest>,
+    /// Have only what `eksctl create cluster` leaves: no role, queue, tags or CRDs for a controller, and a node group of two
+    /// nodes that run the pods of the controller's chart, each as a process with the identity that EKS would give it.
+    #[arg(long)]
+    from_nothing: bool,
+    /// Whether IAM policies decide who may do what. The printed keys are an administrator's in either case.
+    #[arg(long, value_enum, default_value = "off")]
+    iam: Policies,
     /// Apply this manifest at the start, or every .yaml, .yml and .json file of this folder in the order of their names.
     #[arg(long, value_name = "PATH")]
     manifests: Option<PathBuf>,
@@ -70,6 +80,14 @@ pub(crate) struct Arguments {
     format: Format,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Policies {
+    /// Whoever can connect can do everything.
+    Off,
+    /// Roles may do what their policies allow.
+    Enforce,
+}
+
 /// An address with or without a port.
 #[derive(Clone, Debug)]
 struct Listen {
@@ -95,6 +113,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let options = Options {
         backend: arguments.backend,
         controller: arguments.controller.clone(),
+        from_nothing: arguments.from_nothing,
+        iam: match arguments.iam {
+            Policies::Off => Iam::Off,
+            Policies::Enforce => Iam::Enforce,
+        },
         manifests: arguments.manifests.clone(),
         region: arguments.region.clone(),
         seed: arguments.seed,
@@ -132,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
     let local = tokio::task::LocalSet::new();
     let format = arguments.format;
     let speed = options.speed;
-    let controller = options.controller.clone();
+    let with = with_what(&options);
     let ended = local.block_on(&runtime, async {
         let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut hung_up = signal(SignalKind::hangup())?;
@@ -144,7 +167,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8, CliError> {
                 _ = hung_up.recv() => {}
             }
         };
-        serve::run(options, recorder, |endpoints| announce(endpoints, format, speed, controller.as_ref()), stop).await
+        serve::run(options, recorder, |endpoints| announce(endpoints, format, speed, &with), stop).await
     });
     // The pace's beat may be in its sleep; nobody waits for it.
     drop(local);
@@ -163,6 +186,7 @@ fn check(options: &Options) -> Result<(), CliError> {
             return Err(CliError::backend(anyhow!("the backend {other} is not there yet; embedded and apiserver are")));
         }
     };
+    check_identities(options, genuine)?;
     let foreign = options.controller.as_ref().is_some_and(|controller| *controller != UnderTest::Ours);
     if options.speed > 1 && (genuine || foreign) {
         let what = if genuine { "a genuine control plane" } else { "a controller in a process of its own" };
@@ -188,7 +212,29 @@ fn check(options: &Options) -> Result<(), CliError> {
     Ok(())
 }
 
-fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: Option<&UnderTest>) {
+/// Refuses clusters to deploy to that are none, and policies that nothing is subject to.
+fn check_identities(options: &Options, genuine: bool) -> Result<(), CliError> {
+    if options.from_nothing && !genuine {
+        return Err(CliError::usage(anyhow!(
+            "--from-nothing: a Deployment needs a genuine control plane to run on; add --backend apiserver"
+        )));
+    }
+    if let Some(controller) = options.controller.as_ref().filter(|_| options.from_nothing) {
+        return Err(CliError::usage(anyhow!(
+            "--controller {controller}: with --from-nothing the controller comes by its chart (deploy/README.md); leave one \
+             of the two out"
+        )));
+    }
+    if let Some(controller) = options.controller.as_ref().filter(|_| options.iam == Iam::Enforce) {
+        return Err(CliError::usage(anyhow!(
+            "--controller {controller}: it has an administrator's keys, which --iam enforce allows everything; \
+             --from-nothing and the chart give it a role"
+        )));
+    }
+    Ok(())
+}
+
+fn announce(endpoints: &Endpoints, format: Format, speed: u32, with: &str) {
     let printed = match format {
         Format::Json => print_json(endpoints),
         Format::Text => print(&endpoints.exports()),
@@ -196,11 +242,6 @@ fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: Optio
     if let Err(error) = printed {
         tell(&format!("trysquare: {:#}", error.cause));
     }
-    let with = match controller {
-        None => "no node autoscaler (--controller runs ours)".to_owned(),
-        Some(UnderTest::Ours) => "a node autoscaler".to_owned(),
-        Some(other) => format!("the node autoscaler {other}"),
-    };
     let pace = if speed == 1 { String::new() } else { format!(", {speed} times as fast as real time") };
     tell(&format!(
         "trysquare: Kubernetes {} at {}, EC2 and SQS at {}, {with}{pace}",
@@ -211,7 +252,23 @@ fn announce(endpoints: &Endpoints, format: Format, speed: u32, controller: Optio
     if let Some(url) = &endpoints.metrics_url {
         tell(&format!("trysquare: the controller's metrics are at {url}"));
     }
+    if let Some(folder) = &endpoints.pod_logs {
+        tell(&format!(
+            "trysquare: logs of the controller's pods are files in {}; `kubectl logs` has no kubelet to ask",
+            folder.display()
+        ));
+    }
     tell("trysquare: paste the lines above into another shell; Ctrl-C ends everything");
+}
+
+/// What runs in the cluster, for people.
+fn with_what(options: &Options) -> String {
+    match &options.controller {
+        None if options.from_nothing => "a node group of two nodes and nothing for a node autoscaler".to_owned(),
+        None => "no node autoscaler (--controller runs ours)".to_owned(),
+        Some(UnderTest::Ours) => "a node autoscaler".to_owned(),
+        Some(other) => format!("the node autoscaler {other}"),
+    }
 }
 
 /// What happens, a line each, on standard error.

@@ -145,7 +145,7 @@ impl<E: Ec2> FakeCloud<E> {
     }
 
     /// Launches one on-demand m5.large with these parameters more.
-    async fn run_instance(&self, more: &[(&str, String)]) -> anyhow::Result<String> {
+    async fn run_instance(&self, subnet: &str, more: &[(&str, String)]) -> anyhow::Result<String> {
         let images = self.resources("images").await?;
         let image = images.iter().find(|image| image["architecture"] == "x86_64").context("there is no image")?;
         let mut form = vec![
@@ -155,12 +155,17 @@ impl<E: Ec2> FakeCloud<E> {
             ("MaxCount", "1".into()),
             ("InstanceType", "m5.large".into()),
             ("ImageId", text(image, "id")?.to_owned()),
-            ("SubnetId", self.stage.subnet_ids.first().context("there is no subnet")?.clone()),
+            ("SubnetId", subnet.to_owned()),
         ];
         form.extend_from_slice(more);
         let answer = self.ask(&form).await?;
         let id = answer.split("<instanceId>").nth(1).and_then(|rest| rest.split('<').next());
         Ok(id.context("the answer names no instance")?.to_owned())
+    }
+
+    fn subnet(&self, number: usize) -> anyhow::Result<&str> {
+        let subnets = &self.stage.subnet_ids;
+        subnets.get(number % subnets.len().max(1)).map(String::as_str).context("there is no subnet")
     }
 
     /// Puts a form request as an administrator's SDK would, and answers the body.
@@ -264,13 +269,17 @@ impl<E: Ec2> Cloud for FakeCloud<E> {
             form.push((format!("TagSpecification.1.Tag.{}.Value", index + 1), value.clone()));
         }
         let form: Vec<(&str, String)> = form.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        self.run_instance(&form).await
+        self.run_instance(self.subnet(0)?, &form).await
     }
 
     async fn launch_in_node_group(&self, group: &str) -> anyhow::Result<String> {
         let profile = self.node_group_role(group).await?;
         let user_data = self.node_group_user_data(group).await?;
-        let instance = self.run_instance(&[("IamInstanceProfile.Name", profile), ("UserData", user_data)]).await?;
+        // Auto Scaling spreads a group over its zones.
+        let of_group = |instance: &&Value| instance["tags"]["eks:nodegroup-name"] == *group;
+        let subnet = self.subnet(self.resources("instances").await?.iter().filter(of_group).count())?;
+        let more = [("IamInstanceProfile.Name", profile), ("UserData", user_data)];
+        let instance = self.run_instance(subnet, &more).await?;
         let cluster = self.cluster.as_str();
         let owned = format!("kubernetes.io/cluster/{cluster}");
         let scaling_group = format!("eks-{group}");

@@ -161,6 +161,8 @@ pub(crate) fn kubeconfig(server: &str, certificate_authority_pem: &str, user: &s
 /// Which definitions are installed in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Definitions {
+    /// None: somebody installs them.
+    Nothing,
     /// This project's.
     Ours,
     /// The YAML files of a folder: upstream's.
@@ -170,7 +172,11 @@ pub enum Definitions {
 impl Definitions {
     /// The definitions.
     pub fn read(&self) -> anyhow::Result<Vec<CustomResourceDefinition>> {
-        let Self::Folder(folder) = self else { return Ok(controller_api::crds()) };
+        let folder = match self {
+            Self::Nothing => return Ok(Vec::new()),
+            Self::Ours => return Ok(controller_api::crds()),
+            Self::Folder(folder) => folder,
+        };
         let about = || format!("reading the CRDs in {}", folder.display());
         let entries = std::fs::read_dir(folder).with_context(about)?;
         let mut paths =

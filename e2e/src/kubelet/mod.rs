@@ -125,6 +125,21 @@ pub trait Machines {
     async fn admits(&self, role: &str) -> anyhow::Result<bool>;
 }
 
+/// What runs pods in the place of playing them.
+pub trait Runtime {
+    /// Whether this pod is one of its own. All others are played.
+    fn takes(&self, pod: &Pod) -> bool;
+
+    /// One of its own was bound to a node whose kubelet lives, or has changed since.
+    fn changed(&self, pod: &Pod);
+
+    /// The pod of this uid is not there any more.
+    fn gone(&self, uid: &str);
+
+    /// The machine of a node has ended, and with it whatever ran on it.
+    fn machine_ended(&self, node: &str);
+}
+
 /// What a kubelet compares its bootstrap with: the cluster it runs beside.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -147,6 +162,7 @@ pub struct Kubelets {
     seed: u64,
     pace: Pace,
     recorder: Recorder,
+    runtime: Option<Rc<dyn Runtime>>,
     nodes: BTreeMap<String, Kubelet>,
     pods: BTreeMap<String, PodState>,
     due: BTreeMap<(Instant, u64), Due>,
@@ -195,7 +211,14 @@ impl Kubelets {
         recorder: Recorder,
     ) -> Self {
         let (nodes, pods, due) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { kube, machines, clock, cluster, seed, pace, recorder, nodes, pods, due, next_timer: 0 }
+        let runtime = None;
+        Self { kube, machines, clock, cluster, seed, pace, recorder, runtime, nodes, pods, due, next_timer: 0 }
+    }
+
+    /// Lets some pods run.
+    pub fn with_runtime(mut self, runtime: Option<Rc<dyn Runtime>>) -> Self {
+        self.runtime = runtime;
+        self
     }
 
     /// Plays the kubelets until dropped.
@@ -216,7 +239,7 @@ impl Kubelets {
                 biased;
                 event = pods.next() => match event.context("the watch on pods ended")? {
                     Ok(Event::Apply(pod) | Event::InitApply(pod)) => self.pod_changed(&pod),
-                    Ok(Event::Delete(pod)) => drop(self.pods.remove(&pods::key(&pod))),
+                    Ok(Event::Delete(pod)) => self.pod_gone(&pod),
                     Ok(Event::Init | Event::InitDone) => {}
                     // The watch is resumed with back-off; what it missed is listed again.
                     Err(error) => self.recorder.tell("kubelet", format_args!("watch on pods: {error}")),
@@ -253,6 +276,9 @@ impl Kubelets {
             if let Some(Kubelet::Joined { node }) = self.nodes.remove(&id) {
                 self.recorder.tell("kubelet", format_args!("{node}: its instance {id} no longer runs"));
                 self.pods.retain(|_, pod| pod.node != node);
+                if let Some(runtime) = &self.runtime {
+                    runtime.machine_ended(&node);
+                }
                 // A node lifecycle controller that sees no heartbeats any more says so itself.
                 if self.pace.heartbeat.is_none() {
                     self.after(NODE_MONITOR_GRACE_PERIOD, Due::Unknown { node });

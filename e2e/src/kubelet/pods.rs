@@ -52,6 +52,10 @@ impl Kubelets {
         if !self.is_joined(&node) {
             return;
         }
+        if let Some(runtime) = self.runtime.as_ref().filter(|runtime| runtime.takes(pod)) {
+            runtime.changed(pod);
+            return;
+        }
         let uid = pod.uid().unwrap_or_default();
         let known = self.pods.get(&key).filter(|known| known.uid == uid).cloned();
         let stopping = pod.metadata.deletion_timestamp.is_some();
@@ -65,6 +69,13 @@ impl Kubelets {
             _ => {}
         }
         self.pods.insert(key, PodState { uid, node, stopping });
+    }
+
+    pub(super) fn pod_gone(&mut self, pod: &Pod) {
+        self.pods.remove(&key(pod));
+        if let Some(runtime) = &self.runtime {
+            runtime.gone(&pod.uid().unwrap_or_default());
+        }
     }
 
     /// Whether the pod is still the one a timer was set for, on a kubelet that still lives.

@@ -1,6 +1,6 @@
 //! The cluster that is served: fake-kube, or a genuine control plane, beside the account.
 
-use super::{Options, ec2_bounds, files, listen, reachable};
+use super::{Options, ec2_bounds, files, from_nothing, listen, reachable};
 use crate::account::{self, Account, Pace};
 use crate::backend::{BackendName, HEARTBEAT, definitions_of, follow_audit, instance_exists, remove_dead_nodes};
 use crate::control_plane::audit::{Follower, Names};
@@ -52,6 +52,7 @@ impl Cluster {
     ) -> anyhow::Result<(Self, JoinSet<anyhow::Result<()>>)> {
         let (kube_listener, ec2_listener) = listen(options).await?;
         let (kube_address, ec2_address) = (kube_listener.local_addr()?, ec2_listener.local_addr()?);
+        let aws_url = format!("http://{}", SocketAddr::new(reachable(options.address), ec2_address.port()));
         let url = format!("https://{}", SocketAddr::new(reachable(options.address), kube_address.port()));
         let account = |url: &str, authority_pem: &str, pace| account::Options {
             clock: clock.clone(),
@@ -65,6 +66,7 @@ impl Cluster {
         };
         let definitions = match &options.controller {
             Some(controller) => definitions_of(controller)?,
+            None if options.from_nothing => Definitions::Nothing,
             None => Definitions::Ours,
         };
         let mut parts;
@@ -96,11 +98,24 @@ impl Cluster {
                 let access = plane.access().clone();
                 let mut pace = Pace::default();
                 pace.kubelets.heartbeat = Some(HEARTBEAT);
-                let account = Account::new(account(&access.url, &access.certificate_authority_pem, pace));
+                let account = account(&access.url, &access.certificate_authority_pem, pace);
+                let (account, runtime) = match options.from_nothing {
+                    false => (Account::new(account), None),
+                    true => {
+                        let account = Account::with_cluster_alone(account, control_plane::ISSUER);
+                        let place = from_nothing::Place { access: &access, aws_url: &aws_url, folder };
+                        let runtime = from_nothing::prepare(options, &account, place, recorder, &mut parts).await?;
+                        (account, Some(runtime))
+                    }
+                };
                 let audit = Follower::from_the_end_of(&access.audit_log(), Names::default())?;
                 let (told, everything) = (recorder.clone(), options.tell_everything);
                 parts.spawn_local(follow_audit(audit, move |entry| tell_kube_write(&told, &entry.call, everything)));
-                parts.spawn_local(account.kubelets(access.client(User::Kubelet).await?, recorder.clone()));
+                parts.spawn_local(account.kubelets_with(
+                    access.client(User::Kubelet).await?,
+                    recorder.clone(),
+                    runtime,
+                ));
                 let cloud_controller = access.client(User::CloudController).await?;
                 parts.spawn_local(remove_dead_nodes(cloud_controller, instance_exists(&account)));
                 parts.spawn_local(async move {
@@ -115,11 +130,12 @@ impl Cluster {
             }
             other => bail!("the backend {other} is not there yet; embedded and apiserver are"),
         };
+        // From here on: the stage is set by somebody who need not ask.
+        kind.account().ec2.cloud().set_iam(options.iam);
         let (ec2, bounds) = (kind.account().ec2.clone(), ec2_bounds(options.speed));
         let told = recorder.clone();
         ec2.cloud().observe(Box::new(move |entry| tell(&told, &aws_call(entry))));
         parts.spawn_local(async move { Ok(ec2.serve_with(ec2_listener, bounds).await?) });
-        let aws_url = format!("http://{}", SocketAddr::new(reachable(options.address), ec2_address.port()));
         let port = kube_address.port();
         Ok((Self { url, port, aws_url, kubeconfig, controller_kubeconfig, kind }, parts))
     }

@@ -28,10 +28,12 @@ pub struct Endpoints {
     pub region: String,
     /// The controller's metrics, if it runs.
     pub metrics_url: Option<String>,
+    /// The folder of the logs of the controller's pods, where they run.
+    pub pod_logs: Option<PathBuf>,
 }
 
 impl Endpoints {
-    /// Lines for a POSIX shell. The credentials are placeholders: fake-ec2 takes any.
+    /// Lines for a POSIX shell. The credentials are placeholders: fake-ec2 takes any for the administrator's.
     pub fn exports(&self) -> String {
         let kubeconfig = self.kubeconfig.display().to_string();
         let variables = [
@@ -43,7 +45,9 @@ impl Endpoints {
             ("AWS_ACCESS_KEY_ID", "trysquare"),
             ("AWS_SECRET_ACCESS_KEY", "trysquare"),
         ];
-        variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
+        let logs = self.pod_logs.as_ref().map(|folder| ("TRYSQUARE_POD_LOGS", folder.display().to_string()));
+        let variables = variables.into_iter().chain(logs.as_ref().map(|(name, folder)| (*name, folder.as_str())));
+        variables.map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
     }
 }
 

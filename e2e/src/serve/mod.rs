@@ -1,11 +1,12 @@
 //! A cluster for people: fake-kube with TLS or a genuine control plane, fake-ec2, kubelets for every instance, and a controller
 //! beside them if asked for, in real time or, all of it in one process, faster.
 //!
-//! Reading order: [`run`] (the sequence), [`cluster`] (what is served), [`pace`] (time that passes faster), [`files`] (what a
+//! Reading order: [`run`] (the sequence), [`cluster`] (what is served), [`from_nothing`] (a cluster to deploy to), [`pace`] (time that passes faster), [`files`] (what a
 //! shell is told).
 
 mod cluster;
 mod files;
+mod from_nothing;
 mod pace;
 
 pub use files::Endpoints;
@@ -20,7 +21,7 @@ use anyhow::{Context, anyhow, bail};
 use cluster::{Cluster, Kind};
 use controller::RunHandles;
 use controller_clock::Clock;
-use fake_ec2::SocketOptions;
+use fake_ec2::{Iam, SocketOptions};
 use files::Files;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -43,6 +44,10 @@ pub struct Options {
     pub backend: BackendName,
     /// The controller that runs in the cluster, if any.
     pub controller: Option<UnderTest>,
+    /// Whether there is only what `eksctl create cluster` leaves, and pods of the controller's Deployment run.
+    pub from_nothing: bool,
+    /// Whether policies decide who may do what.
+    pub iam: Iam,
     /// A manifest, or a folder of them, that is applied at the start.
     pub manifests: Option<PathBuf>,
     /// The AWS region.
@@ -91,6 +96,15 @@ pub async fn run(
     recorder.set_clock(clock.clone());
     let folder = TemporaryFolder::make()?;
     let (cluster, mut parts) = Cluster::start(&options, &clock, &recorder, folder.path()).await?;
+    if options.from_nothing {
+        let client = cluster.client().await?;
+        tokio::select! {
+            biased;
+            () = &mut stop => return Ok(()),
+            Some(ended) = parts.join_next() => return Err(why("a part of the cluster", ended)),
+            joined = from_nothing::wait_for_nodes(&client) => joined?,
+        }
+    }
     if let Some(path) = &options.manifests {
         let client = cluster.client().await?;
         match path.is_dir() {
@@ -135,6 +149,7 @@ pub async fn run(
         aws_url: cluster.aws_url.clone(),
         region: options.region.clone(),
         metrics_url,
+        pod_logs: options.from_nothing.then(|| from_nothing::logs(folder.path())),
         kubeconfig: PathBuf::new(),
     };
     let files = Files::write(&options, endpoints, &cluster.kubeconfig, cluster.port)?;
