@@ -7,6 +7,7 @@ SHELL := bash
 # One target folder outside the checkout, for work and CI alike: the EC2 SDK in it is worth minutes.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/trysquare/target
 TRYSQUARE = $(CARGO_TARGET_DIR)/debug/trysquare
+include tools/versions
 
 ##@ Using it
 .PHONY: demo test e2e conformance build
@@ -67,14 +68,18 @@ quiet-day: build ## A virtual day without changes, with an interruption at its e
 
 ##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
 .PHONY: tools apiserver
-apiserver: build ## The @essential scenarios with our controller on a genuine control plane, in real time
-	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager
-	$(TRYSQUARE) test --backend apiserver --tags @essential
+apiserver: build ## The @essential scenarios with our controller on a genuine control plane, within its roles and policies
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager helm
+	$(TRYSQUARE) test --backend apiserver --iam enforce --tags @essential
 
 tools: ## Build the programs of tools/versions that are missing, into a cache outside the checkout
 	tools/build.sh
 
-.PHONY: kind-image
+.PHONY: kind kind-image
+kind: build images ## The @essential scenarios on kind, with our images, chart and policies; KIND_IMAGE is the node image, else kind's own
+	tools/build.sh helm kind
+	$(TRYSQUARE) test --backend kind --iam enforce --tags @essential $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
+
 kind-image: ## A kind node image where no image registry is reachable, and the Docker Engine for it (root, Debian; tools/kind/README.md)
 	tools/kind/engine.sh
 	tools/kind/image.sh
@@ -123,6 +128,16 @@ deploy-readme: build ## Run every command of deploy/README.md that needs no acco
 chart-test: build ## The charts: renders, refusals, and on a genuine API server; UPDATE_EXPECT=1 writes the golden files
 	PATH="$$(tools/clients.sh):$$PATH" TRYSQUARE=$(TRYSQUARE) python3 -m pytest --quiet -p no:cacheprovider deploy/tests
 
+.PHONY: permissions permissions-sample
+permissions: build ## Take each permission of the policies and roles away in turn: its scenario must fail and name it
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager helm
+	$(TRYSQUARE) permissions --check
+
+permissions-sample: build ## The same of all policies, and of six rules of the roles
+	tools/build.sh etcd kube-apiserver kube-scheduler kube-controller-manager helm
+	$(TRYSQUARE) permissions --check --of iam
+	$(TRYSQUARE) permissions --check --of rbac --sample 6
+
 .PHONY: images images-twice images-test
 images: ## The images controller, fake-ec2 and trysquare, FROM scratch, into target/images and Docker, with their sizes
 	tools/images.py
@@ -136,7 +151,9 @@ images-test: images ## Every image in containers: read-only, signals, names, bot
 
 ##@ Continuous integration
 .PHONY: ci
-ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test report-test guide contract chart-test apiserver ## What CI runs, in order, stopping at the first failure
+# Where no image registry is reachable; elsewhere kind has its own.
+ci: KIND_IMAGE = trysquare-node:$(KUBERNETES)
+ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test report-test guide contract chart-test permissions-sample deploy-readme apiserver kind-image kind images-test ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

@@ -86,7 +86,7 @@ def main() -> None:
         raise Refused(f"--platform {options.platform}: this machine builds {machine_platform}; C parts of the dependencies "
                       "are compiled natively, so run this on a machine of that kind")
     source = read_source()
-    programs = build(chosen, target)
+    programs = build(images, target)
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     base = base_layer(source)
@@ -149,10 +149,9 @@ def read_source() -> Source:
 
 
 def build(images: list[Image], target: str) -> pathlib.Path:
-    """Builds the programs and answers their folder. Always all that are chosen at once: one selection, one set of features."""
-    packages = [word for image in images for word in ("--package", image.package)]
-    if "aws-sdk-ec2 " in output("cargo", "tree", "--locked", "--edges", "normal", "--prefix", "none", *packages):
-        subprocess.run([ROOT / "tools/first-build.sh", "static"], check=True)
+    """Builds the programs and answers their folder. All of them whichever are asked for: built alone, a program's crates
+    would have fewer features, and come out otherwise."""
+    subprocess.run([ROOT / "tools/first-build.sh", "static"], check=True)
     wanted = [word for image in images for word in ("--package", image.package, "--bin", image.program)]
     subprocess.run([ROOT / "tools/static.sh", "build", *wanted], check=True, env={**os.environ, "TARGET": target})
     folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or CACHE / "target") / target / "release"
@@ -171,7 +170,7 @@ def bill_of_materials(image: Image, source: Source, target: str) -> bytes:
         for name in output("git", "ls-files", "*.rs", "*Cargo.toml", "Cargo.lock", "rust-toolchain.toml").splitlines():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes(b"" if name.endswith(".rs") else (ROOT / name).read_bytes())
-        manifest = copy / pathlib.Path(output_package_manifest(image.package))
+        manifest = copy / manifest_of(image.package)
         subprocess.run(
             [cyclonedx(), "cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5", "--describe", "binaries",
              "--target", target, "--no-build-deps", "--manifest-path", manifest],
@@ -183,7 +182,7 @@ def bill_of_materials(image: Image, source: Source, target: str) -> bytes:
     return (json.dumps(bill, indent=1, sort_keys=True) + "\n").encode()
 
 
-def output_package_manifest(package: str) -> str:
+def manifest_of(package: str) -> str:
     packages = json.loads(output("cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"))["packages"]
     manifest = next(one["manifest_path"] for one in packages if one["name"] == package)
     return str(pathlib.Path(manifest).relative_to(ROOT))

@@ -34,7 +34,28 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let kube = client(config).context("connecting to the Kubernetes API server")?;
     let aws = controller_aws::Clients::new(controller_aws::SdkSettings::default()).await?;
     let stop = CancellationToken::new();
-    until_asked_to_end(stop.clone(), crate::run(settings, kube, aws, clock, stop)).await?
+    let run = until_asked_to_end(stop.clone(), crate::run(settings, kube, aws, clock, stop)).await?;
+    run.map_err(|error| with_identity(error, &environment))
+}
+
+/// Says for whom AWS refused credentials: the SDK tells why, but neither the call nor the role.
+fn with_identity(error: anyhow::Error, environment: &dyn Fn(&str) -> Option<String>) -> anyhow::Error {
+    if !format!("{error:#}").contains("loading credentials") {
+        return error;
+    }
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let identity = match (set("AWS_ROLE_ARN"), set("AWS_WEB_IDENTITY_TOKEN_FILE")) {
+        (Some(role), Some(file)) => {
+            format!("sts:AssumeRoleWithWebIdentity for the role {role} with the token in {file} gives no credentials")
+        }
+        _ => match set("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
+            Some(uri) => format!("the EKS Pod Identity agent at {uri} gives no credentials"),
+            None => "there are no AWS credentials: the pod has neither a Pod Identity association, nor a ServiceAccount with \
+                     the annotation eks.amazonaws.com/role-arn"
+                .to_owned(),
+        },
+    };
+    error.context(identity)
 }
 
 /// A client as the controller wants it. The library would send a request that was answered with 429 again by itself, for
@@ -109,6 +130,24 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_credentials_are_told_with_the_call_and_the_role() {
+        let refused = || anyhow::anyhow!("an error occurred while loading credentials: InvalidIdentityToken");
+        let told = |variables: &[(&str, &str)], error| {
+            let variable =
+                |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            format!("{:#}", with_identity(error, &variable))
+        };
+        let role = [("AWS_ROLE_ARN", "arn:aws:iam::1:role/controller"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token")];
+        assert_eq!(
+            told(&role, refused()),
+            "sts:AssumeRoleWithWebIdentity for the role arn:aws:iam::1:role/controller with the token in /token gives no \
+             credentials: an error occurred while loading credentials: InvalidIdentityToken"
+        );
+        assert!(told(&[], refused()).starts_with("there are no AWS credentials: the pod has neither"));
+        assert_eq!(told(&role, anyhow::anyhow!("no such cluster")), "no such cluster");
+    }
 
     #[test]
     fn certificates_become_pem() {

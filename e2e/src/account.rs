@@ -38,6 +38,8 @@ pub struct Options {
     pub served: Option<(String, String)>,
     /// How fast instances and nodes come and go.
     pub pace: Pace,
+    /// Who signs the tokens of the cluster's ServiceAccounts; a name of its own where nobody does.
+    pub issuer: Option<String>,
     /// Whether policies decide what the controller may do: those of the stack that the deploy README deploys.
     pub enforce_iam: bool,
 }
@@ -101,6 +103,9 @@ impl Options {
     fn bootstrap(&self) -> Bootstrap {
         // What the stack makes is left to it.
         let mut bootstrap = Bootstrap { prerequisites: !self.enforce_iam, ..Bootstrap::named(CLUSTER) };
+        if let Some(issuer) = &self.issuer {
+            bootstrap.oidc_issuer = issuer.clone();
+        }
         if let Some((endpoint, certificate_authority)) = self.served.clone() {
             bootstrap.endpoint = endpoint;
             bootstrap.certificate_authority = certificate_authority;
@@ -147,10 +152,9 @@ impl Account {
     ///
     /// # Errors
     /// Where the template cannot be deployed, or nothing in it gives the permission.
-    pub fn deploy_stack(&self, issuer: Option<&str>, without: Option<&Permission>) -> anyhow::Result<()> {
+    pub fn deploy_stack(&self, without: Option<&Permission>) -> anyhow::Result<()> {
         let cloud = self.ec2.cloud();
-        let parameters: Vec<(&str, &str)> = issuer.map(|issuer| ("OidcIssuer", issuer)).into_iter().collect();
-        iam::deploy(&cloud, &parameters)?;
+        iam::deploy(&cloud, &[("OidcIssuer", self.cloud.issuer())])?;
         cloud.set_access_entry(CLUSTER, &self.cloud.node_role_arn(), Some("EC2_LINUX"))?;
         match without {
             Some(Permission::Iam { statement, action }) => iam::take_away(&cloud, statement, action),

@@ -37,6 +37,12 @@ const CLOCK: &str = "clock";
 /// The tag of scenarios in which another controller takes over, and what is missing where it cannot.
 const SECOND_CONTROLLER: &str = "second-controller";
 
+/// The tag of scenarios that expect what only an account answers in which nobody is refused anything.
+const WITHOUT_IAM: &str = "without-iam";
+
+/// The tag of scenarios in which the controller gets its AWS credentials for a token of the cluster.
+const WEB_IDENTITY: &str = "web-identity";
+
 /// The tag of scenarios that wait for days.
 const SLOW: &str = "slow";
 
@@ -149,6 +155,13 @@ fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     if tagged(SECOND_CONTROLLER) && is_alone() {
         return Some(SECOND_CONTROLLER);
     }
+    if tagged(WITHOUT_IAM) && options.on.enforce_iam {
+        return Some(WITHOUT_IAM);
+    }
+    let makes_tokens = matches!(options.on.backend, BackendName::Apiserver | BackendName::Kind);
+    if tagged(WEB_IDENTITY) && !(makes_tokens && options.on.controller == UnderTest::Ours) {
+        return Some(WEB_IDENTITY);
+    }
     (tagged(EXTENSION) && options.on.controller == UnderTest::Upstream).then_some(EXTENSION)
 }
 
@@ -160,7 +173,7 @@ fn run_one(scenario: &Scenario, index: usize, options: &Options, place: Option<P
             scenario: scenario.clone(),
             on: On {
                 without: options.without.get(index).or(options.on.without.as_ref()).cloned(),
-                ..options.on.clone()
+                ..options.on.clone().for_scenario(scenario)
             },
             seed: options.seed,
             pinned: options.pinned,

@@ -29,6 +29,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The tag of scenarios in which EC2 offers everything it sells in the region.
 const WHOLE_CATALOGUE: &str = "whole-catalogue";
 
+/// The tag of scenarios in which AWS enforces the stack's policies, however the others run.
+const IAM: &str = "iam";
+
 /// What a scenario runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct On {
@@ -53,6 +56,13 @@ impl On {
     /// A controller on a backend, with all permissions.
     pub fn with(backend: BackendName, controller: UnderTest) -> Self {
         Self { backend, controller, environment: BTreeMap::new(), enforce_iam: false, without: None }
+    }
+
+    /// The same, as a scenario asks for it.
+    #[must_use]
+    pub fn for_scenario(mut self, scenario: &Scenario) -> Self {
+        self.enforce_iam |= scenario.tags.iter().any(|tag| tag == IAM);
+        self
     }
 
     /// Whether it lives in virtual time: only what runs in one process can.

@@ -70,14 +70,14 @@ Feature: What an installation needs
     Then the NodeClaim is deleted within 70s
     And the interruption queue is empty within 10s
 
-  @interruption.queue-setting-is-a-name
+  @interruption.queue-setting-is-a-name @without-iam
   Scenario: The queue is set by its name; an ARN is no name
     Given a cluster set up as the guides describe, its controller not yet started
     And environment variable "INTERRUPTION_QUEUE" of the controller is "arn:aws:sqs:us-west-2:123456789012:demo"
     When the controller is started
     Then within 1m the controller logs an error that contains "NonExistentQueue"
 
-  @extension @interruption.queue-setting-is-a-name
+  @extension @interruption.queue-setting-is-a-name @without-iam
   Scenario: A queue that is set by its ARN is told at the start
     Given a cluster set up as the guides describe, its controller not yet started
     And environment variable "INTERRUPTION_QUEUE" of the controller is "arn:aws:sqs:us-west-2:123456789012:demo"

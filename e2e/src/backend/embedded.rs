@@ -66,11 +66,12 @@ impl Embedded {
             families,
             served: None,
             pace: Pace::default(),
+            issuer: None,
             enforce_iam: on.enforce_iam,
         };
         let cluster = FakeCluster::new(Options { account, journal_entries: 0, users: BTreeMap::new() });
         if on.enforce_iam {
-            cluster.account.deploy_stack(None, on.without.as_ref())?;
+            cluster.account.deploy_stack(on.without.as_ref())?;
         }
         let changed = Arc::new(Notify::new());
         observe_kube(&cluster.kube, recorder.clone(), changed.clone());

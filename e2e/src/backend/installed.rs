@@ -52,7 +52,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(60);
 const METRICS_PORT: u16 = 8080;
 
 /// Who signs the tokens of ServiceAccounts in a cluster that kubeadm made.
-const ISSUER: &str = "kubernetes.default.svc.cluster.local";
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Where EKS puts the token for AWS.
 const TOKEN_FOLDER: &str = "/var/run/secrets/eks.amazonaws.com/serviceaccount";
 
@@ -107,6 +107,7 @@ impl Installed {
             families,
             served: Some((access.url.clone(), authority)),
             pace,
+            issuer: Some(ISSUER.into()),
             enforce_iam: on.enforce_iam,
         };
         let ec2 = RemoteEc2::at(&format!("http://127.0.0.1:{}", access.ec2_port))?;
@@ -115,7 +116,7 @@ impl Installed {
             if let Some(permission @ Permission::Iam { .. }) = &on.without {
                 bail!("on kind {permission} cannot be taken away; on embedded and apiserver it can");
             }
-            account.cloud.deploy_stack(ISSUER).await?;
+            account.cloud.deploy_stack().await?;
         }
         let client = access.client().await?;
         let changed = Arc::new(Notify::new());
@@ -411,6 +412,7 @@ impl Backend for Installed {
 
     async fn kill_controller(&mut self, replica: usize) -> anyhow::Result<()> {
         let pod = self.replicas.remove(&replica).with_context(|| format!("replica {replica} does not run"))?;
+        self.ended.take();
         let pods = self.pods();
         // The one that goes when there is one replica less.
         let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1000"}}});

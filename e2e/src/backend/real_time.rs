@@ -45,8 +45,6 @@ const AUDIT_EVERY: Duration = Duration::from_millis(50);
 const NODE_MONITOR_PERIOD: Duration = Duration::from_secs(5);
 /// How long a controller may take to end once it is asked to, which is what a pod is given.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
-/// Who signs the tokens of ServiceAccounts, as IAM writes it.
-const ISSUER: &str = "kubernetes.default.svc";
 /// A kubelet's own interval.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -147,6 +145,7 @@ impl RealTime {
                 families: families.clone(),
                 served,
                 pace,
+                issuer: Some(control_plane::ISSUER.into()),
                 enforce_iam: on.enforce_iam,
             }
         };
@@ -218,8 +217,9 @@ impl RealTime {
         environment.extend(account.controller_environment());
         environment.extend(process_environment(&ec2_url, REGION));
         if on.enforce_iam {
-            account.ec2.cloud().add_oidc_provider(&format!("https://{ISSUER}"), &[STS]);
-            account.deploy_stack(Some(ISSUER), on.without.as_ref())?;
+            account.deploy_stack(on.without.as_ref())?;
+            // Each replica gets its own.
+            environment.retain(|name, _| !["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].contains(&name.as_str()));
         }
         environment.extend(on.environment);
         let folder = TemporaryFolder::make()?;
@@ -254,12 +254,7 @@ impl RealTime {
                 let file = self.folder.path().join(format!("{replica}.token"));
                 std::fs::write(&file, token).context("writing the controller's token")?;
                 let role = format!("arn:aws:iam::{}:role/{}", self.account().account_id(), iam::role());
-                vec![
-                    ("AWS_ROLE_ARN", role),
-                    ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string()),
-                    ("AWS_ACCESS_KEY_ID", String::new()),
-                    ("AWS_SECRET_ACCESS_KEY", String::new()),
-                ]
+                vec![("AWS_ROLE_ARN", role), ("AWS_WEB_IDENTITY_TOKEN_FILE", file.display().to_string())]
             }
             _ => {
                 let session = self.account().ec2.cloud().assume_role(&iam::role(), RELEASE)?;

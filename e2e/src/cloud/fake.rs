@@ -25,13 +25,21 @@ pub struct FakeCloud<E> {
     cluster: String,
     region: String,
     stage: Bootstrapped,
+    /// Who signs the tokens of the cluster's ServiceAccounts, as IAM writes it.
+    issuer: String,
     seen_revision: Cell<u64>,
 }
 
 impl<E: Ec2> FakeCloud<E> {
     /// The account after its stage was set.
     pub fn new(ec2: E, clock: Clock, cluster: &str, region: &str, stage: Bootstrapped) -> Self {
-        Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, seen_revision: Cell::new(0) }
+        let issuer = stage.oidc_issuer.trim_start_matches("https://").to_owned();
+        Self { ec2, clock, cluster: cluster.into(), region: region.into(), stage, issuer, seen_revision: Cell::new(0) }
+    }
+
+    /// Who signs the tokens of the cluster's ServiceAccounts, as IAM writes it.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.issuer
     }
 
     /// The ARN of the role that nodes are given.
@@ -39,12 +47,9 @@ impl<E: Ec2> FakeCloud<E> {
         self.stage.node_role_arn.clone()
     }
 
-    /// Deploys the stack as an administrator does, for a controller whose tokens come from this issuer, and admits the nodes'
-    /// role.
-    pub(crate) async fn deploy_stack(&self, issuer: &str) -> anyhow::Result<()> {
-        let iam = |action: &str| vec![("Action", action.to_owned()), ("Version", "2010-05-08".into())];
-        let provider = [("Url", format!("https://{issuer}")), ("ClientIDList.member.1", STS.into())];
-        self.ask(&[iam("CreateOpenIDConnectProvider"), provider.into()].concat()).await?;
+    /// Deploys the stack as an administrator does, for a controller with tokens of the cluster's, and admits the nodes' role.
+    pub(crate) async fn deploy_stack(&self) -> anyhow::Result<()> {
+        self.associate_oidc_provider(true).await?;
         let stack = [
             ("Action", "CreateStack".to_owned()),
             ("Version", "2010-05-15".into()),
@@ -54,7 +59,7 @@ impl<E: Ec2> FakeCloud<E> {
             ("Parameters.member.1.ParameterKey", "ClusterName".into()),
             ("Parameters.member.1.ParameterValue", self.cluster.clone()),
             ("Parameters.member.2.ParameterKey", "OidcIssuer".into()),
-            ("Parameters.member.2.ParameterValue", issuer.into()),
+            ("Parameters.member.2.ParameterValue", self.issuer.clone()),
         ];
         self.ask(&stack).await.context("deploying the CloudFormation template")?;
         self.admit(&self.stage.node_role_arn).await
@@ -332,6 +337,22 @@ impl<E: Ec2> Cloud for FakeCloud<E> {
         }
         let path = format!("/clusters/{}/access-entries?principalArn={}", self.cluster, percent_encoded(arn));
         self.ec2.command(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
+    async fn associate_oidc_provider(&self, associated: bool) -> anyhow::Result<()> {
+        let iam = |action: &str| vec![("Action", action.to_owned()), ("Version", "2010-05-08".into())];
+        let account = self.stage.node_role_arn.split(':').nth(4).unwrap_or_default();
+        let arn = format!("arn:aws:iam::{account}:oidc-provider/{}", self.issuer);
+        // What the cluster's stage may have brought already.
+        let known = self.ask(&iam("ListOpenIDConnectProviders")).await?.contains(&arn);
+        if associated && !known {
+            let provider = [("Url", format!("https://{}", self.issuer)), ("ClientIDList.member.1", STS.into())];
+            self.ask(&[iam("CreateOpenIDConnectProvider"), provider.into()].concat()).await?;
+        } else if !associated && known {
+            let provider = [("OpenIDConnectProviderArn", arn)];
+            self.ask(&[iam("DeleteOpenIDConnectProvider"), provider.into()].concat()).await?;
+        }
+        Ok(())
     }
 
     async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()> {

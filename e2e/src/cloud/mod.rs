@@ -173,6 +173,9 @@ pub trait Cloud {
     /// Admits the node role to the cluster by an access entry, or takes it away.
     async fn admit_node_role(&self, admit: bool) -> anyhow::Result<()>;
 
+    /// Lets the account trust the tokens of the cluster's ServiceAccounts, or no longer.
+    async fn associate_oidc_provider(&self, associated: bool) -> anyhow::Result<()>;
+
     /// Makes every spot launch fail for lack of capacity, or no longer.
     async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()>;
 

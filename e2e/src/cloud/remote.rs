@@ -109,6 +109,7 @@ impl RemoteEc2 {
                         "endpoint": bootstrap.endpoint,
                         "certificateAuthority": bootstrap.certificate_authority,
                         "prerequisites": bootstrap.prerequisites,
+                        "oidcIssuer": bootstrap.oidc_issuer,
                     },
                 }),
             )

@@ -41,7 +41,7 @@ const ATTEMPTS: u32 = 3;
 /// Where ports are looked for: above those of common servers, below those of clients (Linux: from 32768).
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// The issuer of ServiceAccounts' tokens.
+/// Who signs the tokens of ServiceAccounts.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// The range that EKS takes for Services where the VPC is elsewhere.

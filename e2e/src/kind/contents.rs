@@ -6,7 +6,7 @@ use crate::control_plane::is_established;
 use crate::fake_cluster;
 use crate::release::{self, RELEASE};
 use crate::things::manifests::apply_object;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
@@ -33,6 +33,9 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// How long everything that a scenario made may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(90);
 
+/// Why a container does not run, where waiting is in vain.
+const HOPELESS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError"];
+
 /// How many kinds are listed at a time.
 const LISTED_AT_A_TIME: usize = 8;
 
@@ -52,7 +55,7 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Installs everything but the controller.
-    pub(super) async fn install(access: &Access, of: &Clusters) -> anyhow::Result<Self> {
+    pub(super) async fn install(access: &Access, of: &Clusters, ec2_image_id: &str) -> anyhow::Result<Self> {
         let client = access.client().await?;
         let mut contents = Self { keys: noted(&client).await?, definitions: of.definitions.read()? };
         if !contents.keys.is_empty() {
@@ -66,10 +69,13 @@ impl Contents {
                 apply_object(&client, object).await.context("setting the stage")?;
             }
         }
-        for object in documents(&FAKE_EC2.replace("IMAGE", &of.ec2_image))? {
+        // Named by its content too, so that an image that was made anew takes the place of the running one.
+        let fake_ec2 = FAKE_EC2.replace("IMAGE_ID", ec2_image_id).replace("IMAGE", &of.ec2_image);
+        for object in documents(&fake_ec2)? {
             apply_object(&client, object).await.context("installing fake-ec2")?;
         }
         available(&client, EC2_NAMESPACE, "fake-ec2").await?;
+        network_is_there(&client).await?;
         if contents.keys.is_empty() {
             contents.keys = everything(&client).await?.into_iter().map(|object| object.key).collect();
             note(&client, &contents.keys).await?;
@@ -217,11 +223,32 @@ async fn keep_to_itself(client: &kube::Client) -> anyhow::Result<()> {
         nodes.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(&taint)).await?;
     }
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), release::NAMESPACE);
-    let selector = json!({"spec": {"template": {"spec": {"nodeSelector": {CONTROL_PLANE: ""}}}}});
+    // The pods that run stay: without kube-proxy, nothing reaches the API server for a while.
+    let selector = json!({"spec": {
+        "updateStrategy": {"type": "OnDelete", "rollingUpdate": null},
+        "template": {"spec": {"nodeSelector": {CONTROL_PLANE: ""}}},
+    }});
     for set in sets.list(&ListParams::default()).await?.items.iter().filter(|set| !is_of_the_stage(&set.name_any())) {
         sets.patch(&set.name_any(), &PatchParams::default(), &Patch::Merge(&selector)).await?;
     }
     Ok(())
+}
+
+/// Waits until the network of the cluster works: without kube-proxy or names no pod reaches the API server.
+async fn network_is_there(client: &kube::Client) -> anyhow::Result<()> {
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), release::NAMESPACE);
+    wait("the cluster's own DaemonSets run", async || {
+        let all = sets.list(&ListParams::default()).await?;
+        let waiting: Vec<String> = all.iter().filter(|set| !is_running(set)).map(ResourceExt::name_any).collect();
+        Ok((!waiting.is_empty()).then(|| waiting.join(", ")))
+    })
+    .await?;
+    available(client, release::NAMESPACE, "coredns").await
+}
+
+fn is_running(set: &DaemonSet) -> bool {
+    let Some(status) = &set.status else { return false };
+    status.observed_generation == set.metadata.generation && status.number_ready == status.desired_number_scheduled
 }
 
 const STAGE_PREFIX: &str = "eks-";
@@ -261,7 +288,10 @@ pub(crate) async fn available(client: &kube::Client, namespace: &str, name: &str
         }
         let pods = pods.list(&ListParams::default()).await?;
         let reasons: Vec<String> = pods.iter().filter_map(reason).collect();
-        Ok(Some(reasons.join("; ")))
+        let reasons = reasons.join("; ");
+        // None of these ends by itself.
+        ensure!(!HOPELESS.iter().any(|word| reasons.contains(word)), "{reasons}");
+        Ok(Some(reasons))
     })
     .await
 }

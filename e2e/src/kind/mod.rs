@@ -160,10 +160,9 @@ impl Cluster {
     }
 
     async fn filled(mut self, of: &Clusters) -> anyhow::Result<Self> {
-        for image in [&of.controller_image, &of.ec2_image] {
-            load(of, &self.access.name, image).await?;
-        }
-        self.contents = Contents::install(&self.access, of).await?;
+        load(of, &self.access.name, &of.controller_image).await?;
+        let ec2_image_id = load(of, &self.access.name, &of.ec2_image).await?;
+        self.contents = Contents::install(&self.access, of, &ec2_image_id.unwrap_or_default()).await?;
         Ok(self)
     }
 
@@ -310,15 +309,14 @@ async fn ec2_port(name: &str) -> anyhow::Result<u16> {
     })
 }
 
-/// Gives the node an image of this machine. What is not here, the node fetches.
-async fn load(of: &Clusters, name: &str, image: &str) -> anyhow::Result<()> {
-    if run(Path::new("docker"), &["image", "inspect", "--format", "{{.Id}}", image], None).await.is_err() {
-        return Ok(());
-    }
+/// Gives the node an image of this machine, and answers its id. What is not here, the node fetches.
+async fn load(of: &Clusters, name: &str, image: &str) -> anyhow::Result<Option<String>> {
+    let inspect = ["image", "inspect", "--format", "{{.Id}}", image];
+    let Ok(id) = run(Path::new("docker"), &inspect, None).await else { return Ok(None) };
     of.kind(&["load", "docker-image", "--name", name, image], None)
         .await
-        .with_context(|| format!("loading the image {image} into {name}"))
-        .map(drop)
+        .with_context(|| format!("loading the image {image} into {name}"))?;
+    Ok(Some(id.trim().to_owned()))
 }
 
 /// Runs a program to its end and answers what it printed.

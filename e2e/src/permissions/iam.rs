@@ -57,6 +57,9 @@ pub(crate) fn take_away(cloud: &Control, statement: &str, action: &str) -> anyho
     if name.starts_with("arn:") {
         cloud.detach_role_policy(&role(), &name).map_err(refused)?;
     }
+    if statements(&document).is_empty() {
+        return Ok(());
+    }
     let own = name.rsplit('/').next().unwrap_or_default();
     cloud.put_role_policy(&role(), own, &document).map_err(refused)
 }

@@ -61,6 +61,7 @@ impl Cluster {
             families: Vec::new(),
             served: Some((url.to_owned(), files::base64(authority_pem))),
             pace,
+            issuer: None,
             enforce_iam: false,
         };
         let definitions = match &options.controller {

@@ -16,6 +16,9 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// How long a controller may take to end that cannot work.
+const ENDED_WITHIN: Duration = Duration::from_secs(30);
+
 /// What belongs to Karpenter on a Node that is none of its own.
 const KARPENTER: &str = "karpenter";
 
@@ -34,16 +37,15 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("the controller does not start and says {string}", |world, arguments| {
         Box::pin(async move {
-            match world.backend().start_controller(0).await {
-                Ok(()) => bail!("it started"),
-                Err(error) => {
-                    // Its last words, or a line before them.
-                    let told = format!("{error:#}");
-                    let logged = world.recorder().logs().iter().any(|line| line.message.contains(arguments.text(0)));
-                    ensure!(logged || told.contains(arguments.text(0)), "it says: {told}");
-                    Ok(())
-                }
-            }
+            let end = match world.backend().start_controller(0).await {
+                Ok(()) => end_of_controller(world).await?,
+                Err(error) => error,
+            };
+            // Its last words, or a line before them.
+            let told = format!("{end:#}");
+            let logged = world.recorder().logs().iter().any(|line| line.message.contains(arguments.text(0)));
+            ensure!(logged || told.contains(arguments.text(0)), "it says: {told}");
+            Ok(())
         })
     });
     steps.add("the controller runs on the node", |world, _| {
@@ -159,6 +161,20 @@ pub(super) fn register(steps: &mut Vocabulary) {
 
 fn group_instance<'a>(world: &'a World, group: &str) -> anyhow::Result<&'a str> {
     world.strays.get(group).map(String::as_str).with_context(|| format!("no step made node group {group} grow"))
+}
+
+/// How a controller ends that had seemed to start.
+async fn end_of_controller(world: &mut World) -> anyhow::Result<anyhow::Error> {
+    for _ in 0..ENDED_WITHIN.as_secs() {
+        if let Err(end) = world.backend().check_alive() {
+            // What is left of it; a process that has ended cannot be killed.
+            let _ = world.backend().kill_controller(0).await;
+            return Ok(end);
+        }
+        world.pass(Duration::from_secs(1)).await;
+    }
+    world.backend().kill_controller(0).await?;
+    bail!("it started")
 }
 
 async fn group_node(world: &World, group: &str) -> anyhow::Result<Option<Node>> {

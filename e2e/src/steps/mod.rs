@@ -11,6 +11,7 @@ mod interruption;
 mod node_classes;
 mod nodes;
 mod operations;
+mod permissions;
 mod pools;
 mod resilience;
 mod spread;
@@ -82,7 +83,7 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 14] = [
+        let groups: [(&'static str, Register); 15] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
@@ -95,6 +96,7 @@ impl Vocabulary {
             ("resilience", resilience::register),
             ("operations", operations::register),
             ("deployment", deployment::register),
+            ("permissions", permissions::register),
             ("compatibility", compatibility::register),
             ("time", time::register),
         ];

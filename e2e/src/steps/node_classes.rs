@@ -7,6 +7,7 @@ use crate::world::World;
 use anyhow::{Context, ensure};
 use controller_api::Ec2NodeClass;
 use kube::Api;
+use kube::api::DeleteParams;
 
 /// The tag that the guides put on subnets and security groups.
 const DISCOVERY: &str = "karpenter.sh/discovery";
@@ -20,6 +21,33 @@ pub(super) fn register(steps: &mut Vocabulary) {
     });
     steps.add("the subnet in zone {string} carries the discovery tag with value {string}", |world, arguments| {
         Box::pin(async move { world.cloud().tag_subnet_in(arguments.text(0), DISCOVERY, arguments.text(1)).await })
+    });
+    steps.add("somebody deletes EC2NodeClass {string}", |world, arguments| {
+        Box::pin(async move {
+            Api::<Ec2NodeClass>::all(world.kube()).delete(arguments.text(0), &DeleteParams::default()).await?;
+            Ok(())
+        })
+    });
+    steps.add("EC2NodeClass {string} still exists", |world, arguments| {
+        Box::pin(async move { class(world, arguments.text(0)).await.map(drop) })
+    });
+    steps.add("EC2NodeClass {string} is gone within {duration}", |world, arguments| {
+        Box::pin(async move {
+            let classes = Api::<Ec2NodeClass>::all(world.kube());
+            world
+                .eventually("the EC2NodeClass is gone", arguments.duration(1), async || {
+                    let class = classes.get_opt(arguments.text(0)).await?;
+                    Ok(Seen::when(class.is_none(), (), || format!("{:?}", class.map(|class| class.metadata))))
+                })
+                .await
+        })
+    });
+    steps.add("no instance profile is left", |world, _| {
+        Box::pin(async move {
+            let left = world.cloud().instance_profiles().await?;
+            ensure!(left.is_empty(), "there are {left:?}");
+            Ok(())
+        })
     });
     steps.add("images of release {string} are published", |world, arguments| {
         Box::pin(async move { world.cloud().release_images(arguments.text(0)).await })

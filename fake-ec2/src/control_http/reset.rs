@@ -117,6 +117,7 @@ fn read_bootstrap(mut fields: Fields) -> Result<Bootstrap, Refusal> {
     let (cluster, endpoint) = (fields.text("cluster")?, fields.text("endpoint")?);
     let authority = fields.text("certificateAuthority")?;
     let prerequisites = fields.boolean("prerequisites")?.unwrap_or(true);
+    let oidc_issuer = fields.text("oidcIssuer")?.unwrap_or_default();
     fields.finish()?;
     let name = "a name of an EKS cluster: up to 100 letters, digits, - and _, beginning with a letter or digit";
     let cluster = fields.required("cluster", cluster, name)?;
@@ -124,7 +125,7 @@ fn read_bootstrap(mut fields: Fields) -> Result<Bootstrap, Refusal> {
         let error = format!("{cluster:?} is no name of an EKS cluster");
         return Err(Refusal::invalid(&fields.name("cluster"), error, name));
     }
-    let mut options = Bootstrap { prerequisites, ..Bootstrap::named(&cluster) };
+    let mut options = Bootstrap { prerequisites, oidc_issuer, ..Bootstrap::named(&cluster) };
     if let Some(endpoint) = endpoint {
         if !endpoint.starts_with("https://") {
             let error = format!("the endpoint {endpoint:?} does not begin with https://");

@@ -52,6 +52,8 @@ fn options() -> account::Options {
             ec2: fake_ec2::Pace { pending: Duration::from_secs(3600), ..Default::default() },
             ..Default::default()
         },
+        issuer: None,
+        enforce_iam: false,
     }
 }
 
@@ -90,9 +92,16 @@ async fn everything<E: Ec2>(account: &Account<E>) -> Vec<String> {
     assert!(cloud.admits("demo-workers-NodeInstanceRole").await.unwrap());
     let spot = [("InstanceMarketOptions.MarketType", "spot".to_owned())];
     cloud.exhaust_spot(true).await.unwrap();
-    assert!(cloud.run_instance(&spot).await.unwrap_err().to_string().contains("InsufficientInstanceCapacity"));
+    assert!(
+        cloud
+            .run_instance(cloud.subnet(0).unwrap(), &spot)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("InsufficientInstanceCapacity")
+    );
     cloud.exhaust_spot(false).await.unwrap();
-    let bought = cloud.run_instance(&spot).await.unwrap();
+    let bought = cloud.run_instance(cloud.subnet(0).unwrap(), &spot).await.unwrap();
     seen.push(format!("{:#}", cloud.interrupt(&plain).await.unwrap_err()));
     seen.push(format!("{:#}", cloud.interrupt("i-0").await.unwrap_err()));
     cloud.interrupt(&bought).await.unwrap();

@@ -14,7 +14,8 @@ fn a_cloud_of_its_own_for_each_test() {
         .expect("Docker runs, and `make images` made the image");
     let port = fake_ec2.get_host_port_ipv4(4566).expect("the port is published");
 
-    let request = "Action=DescribeSubnets&Version=2016-11-15&Filter.1.Name=tag:karpenter.sh/discovery&Filter.1.Value.1=demo";
+    let request =
+        "Action=DescribeSubnets&Version=2016-11-15&Filter.1.Name=tag:karpenter.sh/discovery&Filter.1.Value.1=demo";
     let answer = ureq::post(format!("http://127.0.0.1:{port}/"))
         .header("Content-Type", "application/x-www-form-urlencoded")
         .header("Authorization", "AWS4-HMAC-SHA256 Credential=any/20260101/us-west-2/ec2/aws4_request")
