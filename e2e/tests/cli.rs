@@ -199,11 +199,16 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_wrong() {
 #[test]
 fn a_backend_that_is_not_there_yet_ends_with_3_and_a_sentence() {
     let folder = Folder::with("x.feature", QUICK);
-    for backend in ["kind", "eks"] {
-        folder
-            .run(&["test", "x.feature", "--backend", backend])
-            .says(3, &[&format!("the backend {backend} is not there yet")]);
-    }
+    folder.run(&["test", "x.feature", "--backend", "eks"]).says(3, &["the backend eks is not there yet"]);
+}
+
+#[test]
+fn what_only_kind_has_is_refused_elsewhere_and_kind_needs_the_chart() {
+    let folder = Folder::with("x.feature", QUICK);
+    folder
+        .run(&["test", "x.feature", "--image", "kindest/node:v1.36.4"])
+        .says(3, &["--image, --controller-image and --keep-clusters are for --backend kind"]);
+    folder.run(&["test", "x.feature", "--without", "pods/list"]).says(2, &["\"pods/list\" is no permission"]);
 }
 
 #[test]

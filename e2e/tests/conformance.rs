@@ -626,12 +626,12 @@ fn a_column_that_cannot_start_ends_with_3_and_the_others_are_run() {
         format!("Feature: F\n  @{ROW}\n  Scenario: Quick\n    When 1m passes\n    Then no NodeClaim exists\n");
     std::fs::create_dir(folder.0.join("features")).unwrap();
     std::fs::write(folder.0.join("features/x.feature"), feature).unwrap();
-    let said = folder.run(3, &["conformance", "--backend", "kind", "--backend", "embedded", "--report", "out"]);
-    assert!(said.contains("ours on kind (1 of 2): could not start: "), "{said}");
+    let said = folder.run(3, &["conformance", "--backend", "eks", "--backend", "embedded", "--report", "out"]);
+    assert!(said.contains("ours on eks (1 of 2): could not start: "), "{said}");
     assert!(said.contains("ours on embedded (2 of 2): 1 passed, 0 failed, 0 skipped in "), "{said}");
     let document = Document::read(&folder.0.join("out")).unwrap();
     assert_eq!((cell(&document, ROW, 0).outcome, cell(&document, ROW, 1).outcome), (Outcome::NotRun, Outcome::Passed));
-    assert!(cell(&document, ROW, 0).reason.as_ref().unwrap().contains("kind"));
+    assert!(cell(&document, ROW, 0).reason.as_ref().unwrap().contains("eks"));
     // The column's own run is one that can be taken into another report.
     let said = folder.run(0, &["conformance", "--run", "out/runs/ours-embedded"]);
     assert!(said.contains("ours on embedded: 1 passed, 356 not covered"), "{said}");

@@ -45,6 +45,9 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How often pods are looked at while something is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How often a change of the Deployment is made anew.
+const CONFLICTS: u32 = 10;
+
 /// How long a pod that was deleted by force may be seen.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -199,8 +202,19 @@ impl Installed {
         values
     }
 
-    /// Sets the container's environment and the number of replicas as they are wanted now.
+    /// Sets the container's environment and the number of replicas as they are wanted now, however often the cluster's own
+    /// controllers are faster.
     async fn roll_out(&self, replicas: usize) -> anyhow::Result<()> {
+        for _ in 0..CONFLICTS {
+            match self.change_deployment(replicas).await {
+                Err(error) if is_conflict(&error) => tokio::time::sleep(LOOK_EVERY).await,
+                outcome => return outcome,
+            }
+        }
+        self.change_deployment(replicas).await
+    }
+
+    async fn change_deployment(&self, replicas: usize) -> anyhow::Result<()> {
         let deployments = self.deployments();
         let mut deployment = deployments.get(RELEASE).await?;
         let wanted = self.wanted_environment()?;
@@ -304,6 +318,10 @@ impl Installed {
             std::future::pending().await
         });
     }
+}
+
+fn is_conflict(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 409)
 }
 
 /// The value that stands for a variable that was taken away, which the chart would set.

@@ -19,7 +19,7 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use output::{print, print_json, tell};
 use std::process::ExitCode;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Everything that was asked for held.
 pub(crate) const PASSED: u8 = 0;
@@ -110,17 +110,22 @@ pub(crate) enum Format {
     Json,
 }
 
-/// A release names its commit in the environment of its build; any other build does not pretend to know.
+static COMMIT: OnceLock<&str> = OnceLock::new();
+
 fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let version = env!("CARGO_PKG_VERSION");
-        option_env!("TRYSQUARE_COMMIT").map_or_else(|| version.into(), |commit| format!("{version} ({commit})"))
+        COMMIT.get().map_or_else(|| version.into(), |commit| format!("{version} ({commit})"))
     });
     &VERSION
 }
 
-/// Runs the program.
-pub fn main() -> ExitCode {
+/// Runs the program. A release names its commit in the environment of its build, any other build does not pretend to know; it
+/// is read in the program's own file, so that no commit makes the library be compiled anew.
+pub fn main(commit: Option<&'static str>) -> ExitCode {
+    if let Some(commit) = commit {
+        let _ = COMMIT.set(commit);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -88,32 +88,29 @@ impl RemoteEc2 {
     pub async fn reset(&self, start: &Start<'_>) -> anyhow::Result<Bootstrapped> {
         let Start { enforce_iam, seed, region, families, pace, bootstrap } = start;
         let milliseconds = |duration: Duration| duration.as_millis() as u64;
-        let answer = self
-            .command(
-                Method::POST,
-                "/reset",
-                &json!({
-                    "iam": if *enforce_iam { "enforce" } else { "off" },
-                    "seed": seed,
-                    "region": region,
-                    "families": families,
-                    "pace": {
-                        "pendingMs": milliseconds(pace.pending),
-                        "shuttingDownMs": milliseconds(pace.shutting_down),
-                        "stoppingMs": milliseconds(pace.stopping),
-                        "terminatedVisibleMs": milliseconds(pace.terminated_visible),
-                        "statusChecksMs": milliseconds(pace.status_checks),
-                    },
-                    "bootstrap": {
-                        "cluster": bootstrap.cluster_name,
-                        "endpoint": bootstrap.endpoint,
-                        "certificateAuthority": bootstrap.certificate_authority,
-                        "prerequisites": bootstrap.prerequisites,
-                        "oidcIssuer": bootstrap.oidc_issuer,
-                    },
-                }),
-            )
-            .await?;
+        let mut body = json!({
+            "iam": if *enforce_iam { "enforce" } else { "off" },
+            "seed": seed,
+            "region": region,
+            "families": families,
+            "pace": {
+                "pendingMs": milliseconds(pace.pending),
+                "shuttingDownMs": milliseconds(pace.shutting_down),
+                "stoppingMs": milliseconds(pace.stopping),
+                "terminatedVisibleMs": milliseconds(pace.terminated_visible),
+                "statusChecksMs": milliseconds(pace.status_checks),
+            },
+            "bootstrap": {
+                "cluster": bootstrap.cluster_name,
+                "endpoint": bootstrap.endpoint,
+                "certificateAuthority": bootstrap.certificate_authority,
+                "prerequisites": bootstrap.prerequisites,
+            },
+        });
+        if !bootstrap.oidc_issuer.is_empty() {
+            body["bootstrap"]["oidcIssuer"] = json!(bootstrap.oidc_issuer);
+        }
+        let answer = self.command(Method::POST, "/reset", &body).await?;
         let journal = answer["journal"].as_u64().context("the answer to the reset names no place in the journal")?;
         self.journal.entries.borrow_mut().clear();
         self.journal.start.set(journal);
