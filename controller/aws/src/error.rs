@@ -5,7 +5,6 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use std::error::Error;
-use std::sync::Arc;
 
 /// The controller cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +26,8 @@ pub enum StartError {
     InstanceTypes(#[source] AwsError),
 }
 
-/// One failed call of one AWS action. Cheap to clone, because a batch hands one failure to many callers.
+/// One failed call of one AWS action. Cheap to clone, because a batch hands one failure to many callers. It has no source: all
+/// that the SDK's error tells is here, and whoever prints the chain shall not find it twice.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{service}.{operation}: {}{message}", prefix(code))]
 pub struct AwsError {
@@ -43,8 +43,6 @@ pub struct AwsError {
     pub request_id: String,
     /// The answer's HTTP status; 0 without an answer.
     pub status: u16,
-    #[source]
-    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// What a caller may do about a failure (spec §2.7.1).
@@ -120,12 +118,11 @@ impl AwsError {
         let metadata = error.as_service_error().map(|inner| inner.meta());
         let code = metadata.and_then(|meta| meta.code()).unwrap_or_default().to_owned();
         let request_id = metadata.and_then(|meta| meta.extra("aws_request_id")).unwrap_or_default().to_owned();
-        let (message, source): (_, Option<Arc<dyn Error + Send + Sync>>) = match metadata {
-            Some(meta) => (meta.message().unwrap_or_default().to_owned(), Some(Arc::new(error))),
-            // The causes are the message; whoever prints the chain shall not find them again.
-            None => (one_line(&chain(&error)), None),
+        let message = match metadata {
+            Some(meta) => meta.message().unwrap_or_default().to_owned(),
+            None => one_line(&chain(&error)),
         };
-        Self { service, operation, code, message, request_id, status, source }
+        Self { service, operation, code, message, request_id, status }
     }
 
     /// A failure that only the content of a good answer shows.
@@ -135,15 +132,7 @@ impl AwsError {
         code: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            service,
-            operation,
-            code: code.into(),
-            message: message.into(),
-            request_id: String::new(),
-            status: 200,
-            source: None,
-        }
+        Self { service, operation, code: code.into(), message: message.into(), request_id: String::new(), status: 200 }
     }
 
     /// What the failure means.
