@@ -84,6 +84,9 @@ impl<'a> Seat<'a> {
         };
         if set_back.is_err() {
             // Whatever it cannot forget goes with it.
+            if let Some(Made::Kind(cluster)) = &mut self.made {
+                cluster.spoil();
+            }
             self.made = None;
         }
         if self.made.is_none() {

@@ -109,13 +109,23 @@ impl Contents {
         define(&client, &self.definitions).await
     }
 
-    /// What was not there at first, but for what something of the cluster's own made.
+    /// What was not there at first, but for what something of the cluster's own made, directly or not.
     async fn rest(&self, client: &kube::Client) -> anyhow::Result<Vec<Found>> {
-        let mut all = everything(client).await?;
-        all.retain(|object| {
-            !self.keys.contains(&object.key) && !object.owners.iter().any(|owner| self.keys.contains(owner))
-        });
-        Ok(all)
+        Ok(rest(everything(client).await?, &self.keys))
+    }
+}
+
+fn rest(mut all: Vec<Found>, keys: &BTreeSet<Key>) -> Vec<Found> {
+    let mut kept = keys.clone();
+    loop {
+        let before = kept.len();
+        let of_kept = all.iter().filter(|object| object.owners.iter().any(|owner| kept.contains(owner)));
+        let of_kept: Vec<Key> = of_kept.map(|object| object.key.clone()).collect();
+        kept.extend(of_kept);
+        if kept.len() == before {
+            all.retain(|object| !kept.contains(&object.key));
+            return all;
+        }
     }
 }
 
@@ -340,6 +350,25 @@ mod tests {
             let pointer = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0";
             assert_eq!(set.pointer(pointer), Some(&json!({"key": CONTROL_PLANE, "operator": "DoesNotExist"})));
         }
+    }
+
+    #[test]
+    fn what_a_new_replica_set_of_the_clusters_own_made_stays_and_what_a_scenario_made_goes() {
+        let found = |key: &str, owner: Option<&str>| Found {
+            key: key.to_owned(),
+            owners: owner.into_iter().map(str::to_owned).collect(),
+            resource: ApiResource::erase::<Pod>(&()),
+            meta: ObjectMeta::default(),
+        };
+        let keys = BTreeSet::from(["Deployment/trysquare/fake-ec2".to_owned()]);
+        let all = vec![
+            found("Pod/trysquare/fake-ec2-2-a", Some("ReplicaSet/trysquare/fake-ec2-2")),
+            found("ReplicaSet/trysquare/fake-ec2-2", Some("Deployment/trysquare/fake-ec2")),
+            found("Deployment/trysquare/fake-ec2", None),
+            found("Pod/default/web-1", Some("ReplicaSet/default/web")),
+        ];
+        let rest: Vec<String> = rest(all, &keys).into_iter().map(|object| object.key).collect();
+        assert_eq!(rest, ["Pod/default/web-1"]);
     }
 
     #[test]

@@ -149,21 +149,29 @@ impl Cluster {
     /// Where kind cannot make it, or something does not become ready, with what was said last.
     pub async fn start(of: &Clusters, number: usize) -> anyhow::Result<Self> {
         let name = Clusters::name(number);
-        let folder = of.folder.join(&name);
         let there = of.kind(&["get", "clusters"], None).await?;
-        if !there.lines().any(|line| line == name) {
-            create(of, &name, &folder).await.with_context(|| format!("making the kind cluster {name}"))?;
+        if there.lines().any(|line| line == name) {
+            match Self::filled(of, &name).await {
+                // Whatever it cannot forget goes with it.
+                Err(_) => delete(&of.kind, &name),
+                cluster => return cluster,
+            }
         }
-        let access = access(of, name, folder).await?;
-        let cluster = Self { access, contents: Contents::default(), kind: of.kind.clone(), keep: of.keep };
-        cluster.filled(of).await
+        create(of, &name).await.with_context(|| format!("making the kind cluster {name}"))?;
+        Self::filled(of, &name).await
     }
 
-    async fn filled(mut self, of: &Clusters) -> anyhow::Result<Self> {
-        load(of, &self.access.name, &of.controller_image).await?;
-        let ec2_image_id = load(of, &self.access.name, &of.ec2_image).await?;
-        self.contents = Contents::install(&self.access, of, &ec2_image_id.unwrap_or_default()).await?;
-        Ok(self)
+    async fn filled(of: &Clusters, name: &str) -> anyhow::Result<Self> {
+        let access = access(of, name).await?;
+        load(of, name, &of.controller_image).await?;
+        let ec2_image_id = load(of, name, &of.ec2_image).await?;
+        let contents = Contents::install(&access, of, &ec2_image_id.unwrap_or_default()).await?;
+        Ok(Self { access, contents, kind: of.kind.clone(), keep: of.keep })
+    }
+
+    /// Lets it go with its owner, whatever was asked for: it is not as it was.
+    pub(crate) fn spoil(&mut self) {
+        self.keep = false;
     }
 
     /// How to reach it.
@@ -208,7 +216,8 @@ fn delete(kind: &Path, name: &str) {
         .status();
 }
 
-async fn create(of: &Clusters, name: &str, folder: &Path) -> anyhow::Result<()> {
+async fn create(of: &Clusters, name: &str) -> anyhow::Result<()> {
+    let folder = of.folder.join(name);
     let audit = folder.join("audit");
     std::fs::create_dir_all(&audit).with_context(|| format!("cannot make the folder {}", audit.display()))?;
     // It is this user's and not root's, whose the API server's would be.
@@ -268,19 +277,20 @@ fn configuration(node_image: Option<&str>, audit: &Path, policy: &Path, ec2_port
     })
 }
 
-async fn access(of: &Clusters, name: String, folder: PathBuf) -> anyhow::Result<Access> {
-    let kubeconfig = of.kind(&["get", "kubeconfig", "--name", &name], None).await?;
-    let inside = of.kind(&["get", "kubeconfig", "--internal", "--name", &name], None).await?;
+async fn access(of: &Clusters, name: &str) -> anyhow::Result<Access> {
+    let folder = of.folder.join(name);
+    let kubeconfig = of.kind(&["get", "kubeconfig", "--name", name], None).await?;
+    let inside = of.kind(&["get", "kubeconfig", "--internal", "--name", name], None).await?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let access = Access {
         url: text_of(&inside, "/clusters/0/cluster/server")?,
         certificate_authority_pem: pem(&text_of(&kubeconfig, "/clusters/0/cluster/certificate-authority-data")?)?,
         kubeconfig,
-        ec2_port: ec2_port(&name).await?,
+        ec2_port: ec2_port(name).await?,
         helm: of.helm.clone(),
         chart: of.chart.clone(),
         controller_image: of.controller_image.clone(),
-        name,
+        name: name.to_owned(),
         folder,
     };
     std::fs::write(access.kubeconfig_file(), &access.kubeconfig).context("writing the kubeconfig")?;
