@@ -43,8 +43,17 @@ install_packages() {
 
 answers() { docker info > /dev/null 2>&1; }
 
+# forget FILE PROGRAM: remove the note of a process that is not there any more. An engine that was killed leaves its own, and
+# the next one would take whoever has that number now for it.
+forget() {
+  [[ -e $1 ]] || return 0
+  [[ $(cat "/proc/$(< "$1")/comm" 2> /dev/null) == "$2" ]] || rm -f "$1"
+}
+
 # The engine outlives this script.
 start() {
+  forget /var/run/docker.pid dockerd
+  forget /var/run/docker/containerd/containerd.pid containerd
   say "starting dockerd; its log is $log"
   setsid dockerd > "$log" 2>&1 < /dev/null 9>&- &
 }
