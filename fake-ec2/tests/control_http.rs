@@ -422,6 +422,7 @@ async fn a_reset_that_cannot_be_meant_changes_nothing() {
         (r#"{"region":"mars-1"}"#, "region", &["mars-1", "us-west-2"][..]),
         (r#"{"families":["m5","m55"]}"#, "families", &["\"m55\"", "m5, "]),
         (r#"{"families":"m5"}"#, "families", &["an array of texts"]),
+        (r#"{"iam":"on"}"#, "iam", &["\"on\"", "off or enforce"]),
         (r#"{"seed":-1}"#, "seed", &["whole number"]),
         (r#"{"pace":{"pendingMs":86400001}}"#, "pace.pendingMs", &["0 to 86400000"]),
         (r#"{"pace":{"pending":1}}"#, "pace.pending", &["pendingMs", "statusChecksMs"]),
@@ -429,7 +430,7 @@ async fn a_reset_that_cannot_be_meant_changes_nothing() {
         (r#"{"bootstrap":{"cluster":"-a"}}"#, "bootstrap.cluster", &["\"-a\"", "100 letters"]),
         (r#"{"bootstrap":{"cluster":"a","endpoint":"a:1"}}"#, "bootstrap.endpoint", &["https://"]),
         (r#"{"bootstrap":{"cluster":"a","certificateAuthority":"?"}}"#, "bootstrap.certificateAuthority", &["base64"]),
-        (r#"{"sed":1}"#, "sed", &["bootstrap, families, pace, region, seed"]),
+        (r#"{"sed":1}"#, "sed", &["bootstrap, families, iam, pace, region, seed"]),
     ] {
         refused(&served.control("POST", "/reset", body).await, 400, field, texts);
     }
