@@ -7,7 +7,7 @@ use crate::backend::{BackendName, Program, keep_log};
 use crate::features::Scenario;
 use crate::permissions::Permission;
 use crate::place::{Place, Places, Seat};
-use crate::scenario::{On, START, Task};
+use crate::scenario::{IAM, On, START, Task};
 use crate::under_test::UnderTest;
 use crate::verdict::{Failure, Repeat, ScenarioResult, Verdict};
 use anyhow::Context;
@@ -154,6 +154,10 @@ fn missing(scenario: &Scenario, options: &Options) -> Option<&'static str> {
     };
     if tagged(SECOND_CONTROLLER) && is_alone() {
         return Some(SECOND_CONTROLLER);
+    }
+    // The stack allows what our controller asks for, and upstream asks for more.
+    if tagged(IAM) && matches!(options.on.controller, UnderTest::Upstream | UnderTest::Program(_)) {
+        return Some(IAM);
     }
     if tagged(WITHOUT_IAM) && options.on.enforce_iam {
         return Some(WITHOUT_IAM);

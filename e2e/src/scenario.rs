@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const WHOLE_CATALOGUE: &str = "whole-catalogue";
 
 /// The tag of scenarios in which AWS enforces the stack's policies, however the others run.
-const IAM: &str = "iam";
+pub(crate) const IAM: &str = "iam";
 
 /// What a scenario runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -208,6 +208,9 @@ fn what_only_kind_has_is_refused_elsewhere_and_kind_needs_the_chart() {
     folder
         .run(&["test", "x.feature", "--image", "kindest/node:v1.36.4"])
         .says(3, &["--image, --controller-image and --keep-clusters are for --backend kind"]);
+    folder
+        .run(&["test", "x.feature", "--controller", "upstream", "--iam", "enforce"])
+        .says(3, &["--iam enforce is for our controller"]);
     folder.run(&["test", "x.feature", "--without", "pods/list"]).says(2, &["\"pods/list\" is no permission"]);
 }
 

@@ -265,6 +265,12 @@ fn places(on: &On, kind: &KindChoice, folder: Option<&TemporaryFolder>) -> anyho
     {
         return Err(anyhow!("--image, --controller-image and --keep-clusters are for --backend kind"));
     }
+    if on.enforce_iam && matches!(on.controller, UnderTest::Upstream | UnderTest::Program(_)) {
+        return Err(anyhow!(
+            "--iam enforce is for our controller: deploy/cloudformation allows what it asks for, and {} asks for more",
+            on.controller
+        ));
+    }
     match on.backend {
         BackendName::Embedded if on.is_virtual() => return Ok(None),
         BackendName::Embedded | BackendName::Apiserver => {}
