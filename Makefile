@@ -78,7 +78,7 @@ tools: ## Build the programs of tools/versions that are missing, into a cache ou
 .PHONY: kind kind-image
 kind: build images ## The @essential scenarios on kind, with our images, chart and policies; KIND_IMAGE is the node image, else kind's own
 	tools/build.sh helm kind
-	$(TRYSQUARE) test --backend kind --iam enforce --tags @essential $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
+	$(TRYSQUARE) test --backend kind --iam enforce --tags @essential --jobs 4 $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
 
 kind-image: ## A kind node image where no image registry is reachable, and the Docker Engine for it (root, Debian; tools/kind/README.md)
 	tools/kind/engine.sh
