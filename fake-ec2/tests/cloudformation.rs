@@ -134,8 +134,12 @@ async fn deploying_goes_through_change_sets() {
     assert_eq!(values(&body, "Action"), ["Add"; 9]);
     ok(&account, "ExecuteChangeSet", &names).await;
     assert_eq!(status(&account).await, "CREATE_COMPLETE");
-    // The same once more is no change.
+    // The same once more is no change. The name of an executed set is free, as a quick script finds: the AWS command line
+    // names sets by the second.
+    ok(&account, "CreateChangeSet", &request(TEMPLATE, &[("ChangeSetName", "c1")])).await;
     ok(&account, "CreateChangeSet", &request(TEMPLATE, &[("ChangeSetName", "c2")])).await;
+    let (code, _) = refused(&account, "CreateChangeSet", &request(TEMPLATE, &[("ChangeSetName", "c2")])).await;
+    assert_eq!(code, "AlreadyExistsException");
     let body = ok(&account, "DescribeChangeSet", &[("StackName", "s"), ("ChangeSetName", "c2")]).await;
     assert_eq!(values(&body, "Status"), ["FAILED"]);
     assert!(

@@ -3,14 +3,14 @@
 
 use super::Memory;
 use crate::apply::patch;
-use crate::error::{Context as _, ReconcileError, chain};
+use crate::error::{ReconcileError, chain};
 use crate::mirror::{Change, Kind, Mirror};
 use crate::reconcile::{Context, Loop, Requeue, keyed};
 use controller_api::{HasConditions as _, NodeClaim, NodePool, labels};
 use controller_core::lifecycle::registration_health::{Health, Outcome, RegistrationHealth};
 use controller_core::lifecycle::{ConditionChange, condition, condition_of, is_true, label, set_condition};
-use kube::api::Api;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Starts the count again when the pool or its class changes.
 pub(super) async fn run(context: Context, memory: Arc<Memory>) {
@@ -74,7 +74,7 @@ pub(super) async fn record(context: &Context, memory: &Memory, claim: &NodeClaim
         (Outcome::Failed, Health::Unhealthy) => unhealthy(claim),
         _ => return,
     };
-    if let Err(error) = tell(context, &pool, outcome, &change).await {
+    if let Err(error) = tell(context, pool.clone(), outcome, &change).await {
         let error = chain(&error);
         tracing::warn!(NodePool = pool.metadata.name, error, "could not tell a pool's registration health");
     }
@@ -95,26 +95,33 @@ fn pool_of(context: &Context, claim: &NodeClaim) -> Option<Arc<NodePool>> {
     owners.iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()).then_some(pool)
 }
 
-/// Many claims of a pool register at once, each with something to tell, so a conflict is answered by reading anew.
+/// How long to wait for the mirror to show what another writer wrote.
+const CONFLICT_RETRY: Duration = Duration::from_millis(100);
+
+/// Many claims of a pool register at once, each with something to tell, so a conflict is answered by trying again on what
+/// the mirror has learnt by then.
 async fn tell(
     context: &Context,
-    pool: &NodePool,
+    pool: Arc<NodePool>,
     outcome: Outcome,
     change: &ConditionChange,
 ) -> Result<(), ReconcileError> {
-    let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let mut pool = pool.clone();
+    let mut pool = pool;
     for attempt in 0.. {
         let present = pool.condition(condition::NODE_REGISTRATION_HEALTHY);
         if outcome == Outcome::Failed && present.is_some_and(|condition| condition.is_false()) {
             break;
         }
-        let mut wanted = pool.clone();
+        let mut wanted = (*pool).clone();
         set_condition(&mut wanted, change, context.clock.now());
-        match patch::status(context, &pool, &wanted).await {
-            Err(error) if error.is_conflict() && attempt < 3 => {
-                let pools = Api::<NodePool>::all(context.kube.clone());
-                pool = pools.get(name).await.context(format_args!("getting nodepool {name}"))?;
+        match patch::status(context, &*pool, &wanted).await {
+            Err(error) if error.is_conflict() && attempt < 10 => {
+                tokio::time::sleep(CONFLICT_RETRY).await;
+                let uid = pool.metadata.uid.clone();
+                match context.mirror.node_pool(pool.metadata.name.as_deref().unwrap_or_default()) {
+                    Some(known) if known.metadata.uid == uid => pool = known,
+                    _ => break,
+                }
             }
             answer => return answer.map(|_| ()),
         }

@@ -235,7 +235,9 @@ fn create_change_set(
         executed: false,
     };
     let stack = cloud.stacks.iter_mut().find(|stack| stack.id == stack_id).expect("begun or found above");
-    if stack.change_sets.contains_key(&set) {
+    // An executed set has had its use: its name is free. The AWS command line names sets by the second.
+    // fidelity: assumed: AWS takes longer than a second for a stack, so that nobody has seen a name come again so soon.
+    if stack.change_sets.get(&set).is_some_and(|known| !known.executed) {
         return Err(ApiError::client("AlreadyExistsException", format!("ChangeSet {set} already exists")));
     }
     stack.change_sets.insert(set, change_set);
