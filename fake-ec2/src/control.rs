@@ -363,7 +363,13 @@ impl Control {
 
     /// Changes a spot price from now on, in USD per hour.
     pub fn set_spot_price(&self, instance_type: &str, zone: &str, price: f64) {
-        self.0.locked(|cloud, now| cloud.set_spot_price(now, instance_type, zone, price));
+        self.0.locked(|cloud, now| cloud.set_spot_price(now, instance_type, zone, Some(price)));
+    }
+
+    /// Takes a spot offering out of the price history: it has no price, and no spot instance is launched there until
+    /// [`Control::set_spot_price`] gives it one.
+    pub fn withdraw_spot(&self, instance_type: &str, zone: &str) {
+        self.0.locked(|cloud, now| cloud.set_spot_price(now, instance_type, zone, None));
     }
 
     /// Changes an on-demand price, in USD per hour.

@@ -529,6 +529,27 @@ async fn what_the_handle_does_to_the_account_is_done_over_http_too() {
 }
 
 #[tokio::test]
+async fn prices_and_addresses_are_set_and_a_spot_offering_withdrawn() {
+    let served = Served::new().await;
+    let spot =
+        |more: &str| format!(r#"{{"instanceType":"m5.large","zone":"us-west-2a","capacityType":"spot",{more}}}"#);
+    served.done("POST", "/prices", &spot(r#""usdPerHour":0.0123"#)).await;
+    assert_eq!(served.ec2.cloud().spot_price("m5.large", "us-west-2a"), Some(0.0123));
+    let answer = served.done("POST", "/prices", &spot(r#""withdrawn":true"#)).await;
+    assert_eq!(answer["usdPerHour"], Value::Null);
+    assert_eq!(served.ec2.cloud().spot_price("m5.large", "us-west-2a"), None);
+    assert!(served.ec2.cloud().spot_price("m5.large", "us-west-2b").is_some());
+    let on_demand = r#"{"instanceType":"m5.large","capacityType":"on-demand","usdPerHour":0.5}"#;
+    served.done("POST", "/prices", on_demand).await;
+    assert_eq!(served.ec2.cloud().on_demand_price("m5.large"), Some(0.5));
+    let subnet = &served.setup.subnet_ids[0];
+    served.done("POST", &format!("/subnets/{subnet}"), r#"{"availableAddresses":3}"#).await;
+    let subnets = served.ec2.cloud().subnets();
+    let left = subnets.iter().find(|one| one.id == *subnet).unwrap().available_addresses();
+    assert_eq!(left, 3);
+}
+
+#[tokio::test]
 async fn what_cannot_be_done_to_the_account_is_refused_by_its_field() {
     let served = Served::new().await;
     let subnet = &served.setup.subnet_ids[0];
@@ -538,6 +559,40 @@ async fn what_cannot_be_done_to_the_account_is_refused_by_its_field() {
         ("POST", "/tags", r#"{"resource":"subnet-0","tags":{}}"#, 404, "resource", &["subnet-0 does not exist"]),
         ("POST", "/tags", &number, 400, "tags.a", &["tags.a is 1", "a text"]),
         ("POST", "/tags", r#"{"tags":{}}"#, 400, "resource", &["missing"]),
+        ("POST", "/prices", r#"{"instanceType":"m5.large"}"#, 400, "capacityType", &["missing", "spot or on-demand"]),
+        (
+            "POST",
+            "/prices",
+            r#"{"instanceType":"m5.large","capacityType":"spot","usdPerHour":1}"#,
+            400,
+            "zone",
+            &["missing", "differ by zone"],
+        ),
+        (
+            "POST",
+            "/prices",
+            r#"{"instanceType":"m5.large","capacityType":"spot","zone":"us-west-2a","usdPerHour":-1}"#,
+            400,
+            "usdPerHour",
+            &["-1", "above 0"],
+        ),
+        (
+            "POST",
+            "/prices",
+            r#"{"instanceType":"m5.large","capacityType":"on-demand","withdrawn":true}"#,
+            400,
+            "withdrawn",
+            &["on-demand"],
+        ),
+        (
+            "POST",
+            "/prices",
+            r#"{"instanceType":"m5.huge","capacityType":"on-demand","usdPerHour":1}"#,
+            404,
+            "instanceType",
+            &["m5.huge", "offerings"],
+        ),
+        ("POST", "/subnets/subnet-0", r#"{"availableAddresses":0}"#, 404, "id", &["subnet-0", "resources/subnets"]),
         ("POST", "/roles", r#"{"name":"a b"}"#, 400, "name", &["\"a b\"", "64 letters"]),
         ("POST", "/roles", r#"{"name":"KarpenterNodeRole-demo"}"#, 409, "", &["already"]),
         ("POST", "/images", r#"{"date":"20270101"}"#, 400, "kubernetesVersion", &["missing", "1.36"]),

@@ -146,6 +146,12 @@ async fn spot_prices_have_one_present_record_per_type_and_zone() {
     assert_eq!(values(&body, "spotPrice"), ["0.031100", "0.038800", "0.041900", "0.034100"]);
     account.ec2.cloud().set_spot_price("m5.large", "us-west-2a", 0.05);
     assert_eq!(values(&account.ok("DescribeSpotPriceHistory", &params).await, "spotPrice")[0], "0.050000");
+    account.ec2.cloud().withdraw_spot("m5.large", "us-west-2a");
+    let body = account.ok("DescribeSpotPriceHistory", &params).await;
+    assert_eq!(values(&body, "availabilityZone"), ["us-west-2b", "us-west-2c", "us-west-2d"]);
+    account.template("nodes").await;
+    let (_, body) = account.fleet("spot", 1, &[("m5.large", 0)], &[]).await;
+    assert_eq!(values(&body, "errorCode"), ["InsufficientInstanceCapacity"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,6 +73,13 @@ impl<E: Ec2> FakeCloud<E> {
         }
     }
 
+    /// The cluster's subnet in a zone.
+    async fn subnet_in(&self, zone: &str) -> anyhow::Result<String> {
+        let subnets = self.resources("subnets").await?;
+        let subnet = subnets.iter().find(|subnet| subnet["zone"] == zone);
+        text(subnet.with_context(|| format!("there is no subnet in {zone}"))?, "id").map(str::to_owned)
+    }
+
     async fn post(&self, path: &str, body: Value) -> anyhow::Result<Value> {
         self.ec2.command(Method::POST, path, &body).await
     }
@@ -295,10 +302,7 @@ impl<E: Ec2> Cloud for FakeCloud<E> {
     }
 
     async fn tag_subnet_in(&self, zone: &str, key: &str, value: &str) -> anyhow::Result<()> {
-        let subnets = self.resources("subnets").await?;
-        let subnet = subnets.iter().find(|subnet| subnet["zone"] == zone);
-        let subnet = subnet.with_context(|| format!("there is no subnet in {zone}"))?;
-        self.set_tag(text(subnet, "id")?, key, value).await
+        self.set_tag(&self.subnet_in(zone).await?, key, value).await
     }
 
     async fn tag_subnets(&self, key: &str, value: &str) -> anyhow::Result<()> {
@@ -355,9 +359,29 @@ impl<E: Ec2> Cloud for FakeCloud<E> {
         Ok(())
     }
 
-    async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()> {
+    async fn exhaust(&self, instance_type: &str, zone: &str, market: &str, exhausted: bool) -> anyhow::Result<()> {
         let path = if exhausted { "/capacity/exhaust" } else { "/capacity/restore" };
-        self.post(path, json!({"instanceType": "*", "zone": "*", "capacityType": "spot"})).await.map(drop)
+        self.post(path, json!({"instanceType": instance_type, "zone": zone, "capacityType": market})).await.map(drop)
+    }
+
+    async fn withdraw_spot(&self, instance_type: &str, zone: &str) -> anyhow::Result<()> {
+        let offering = json!({"instanceType": instance_type, "zone": zone, "capacityType": "spot", "withdrawn": true});
+        self.post("/prices", offering).await.map(drop)
+    }
+
+    async fn set_free_addresses(&self, zone: &str, count: u32) -> anyhow::Result<()> {
+        let subnet = self.subnet_in(zone).await?;
+        self.post(&format!("/subnets/{subnet}"), json!({"availableAddresses": count})).await.map(drop)
+    }
+
+    async fn fail(&self, action: &str, code: &str, status: u16, calls: Option<usize>) -> anyhow::Result<()> {
+        let calls = calls.map_or(json!("all"), |first| json!({"first": first}));
+        let outcome = json!({"error": {"code": code, "status": status}});
+        self.post("/faults", json!({"action": action, "calls": calls, "outcome": outcome})).await.map(drop)
+    }
+
+    async fn heal(&self) -> anyhow::Result<()> {
+        self.ec2.command(Method::DELETE, "/faults", &Value::Null).await.map(drop)
     }
 
     async fn impair(&self, instance: &str) -> anyhow::Result<()> {

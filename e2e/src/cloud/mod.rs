@@ -176,8 +176,21 @@ pub trait Cloud {
     /// Lets the account trust the tokens of the cluster's ServiceAccounts, or no longer.
     async fn associate_oidc_provider(&self, associated: bool) -> anyhow::Result<()>;
 
-    /// Makes every spot launch fail for lack of capacity, or no longer.
-    async fn exhaust_spot(&self, exhausted: bool) -> anyhow::Result<()>;
+    /// Makes launches of a type in a zone and market (`spot`, `on-demand`) fail for lack of capacity, or no longer; each may
+    /// be `*`.
+    async fn exhaust(&self, instance_type: &str, zone: &str, market: &str, exhausted: bool) -> anyhow::Result<()>;
+
+    /// Takes the spot price of a type in a zone out of the price history.
+    async fn withdraw_spot(&self, instance_type: &str, zone: &str) -> anyhow::Result<()>;
+
+    /// Leaves the cluster's subnet in a zone with so many free addresses.
+    async fn set_free_addresses(&self, zone: &str, count: u32) -> anyhow::Result<()>;
+
+    /// Makes an EC2 action fail with an error code: so many calls, or all until [`Cloud::heal`].
+    async fn fail(&self, action: &str, code: &str, status: u16, calls: Option<usize>) -> anyhow::Result<()>;
+
+    /// Lets everything work again that [`Cloud::fail`] and [`Cloud::deny`] made fail.
+    async fn heal(&self) -> anyhow::Result<()>;
 
     /// Makes a status check of an instance fail from now on.
     async fn impair(&self, instance: &str) -> anyhow::Result<()>;

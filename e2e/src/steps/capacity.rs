@@ -9,8 +9,12 @@ use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn register(steps: &mut Vocabulary) {
-    steps.add("spot capacity is exhausted", |world, _| Box::pin(async move { world.cloud().exhaust_spot(true).await }));
-    steps.add("spot capacity is restored", |world, _| Box::pin(async move { world.cloud().exhaust_spot(false).await }));
+    steps.add("spot capacity is exhausted", |world, _| {
+        Box::pin(async move { world.cloud().exhaust("*", "*", "spot", true).await })
+    });
+    steps.add("spot capacity is restored", |world, _| {
+        Box::pin(async move { world.cloud().exhaust("*", "*", "spot", false).await })
+    });
     steps.add("the instance is an on-demand instance", |world, _| {
         Box::pin(async move {
             let instance = world.subject_instance().await?;
@@ -308,7 +312,7 @@ async fn each_launch(world: &World, check: impl Fn(&BTreeSet<&str>) -> anyhow::R
 }
 
 /// The (type, zone) pairs of a fleet request.
-fn overrides(call: &CloudCall) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn overrides(call: &CloudCall) -> impl Iterator<Item = (&str, &str)> {
     call.ending(".InstanceType").map(|(key, kind)| {
         let zone_key = key.replace(".InstanceType", ".AvailabilityZone");
         (kind, call.parameters.get(&zone_key).map_or("", String::as_str))

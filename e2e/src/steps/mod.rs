@@ -14,6 +14,7 @@ mod operations;
 mod permissions;
 mod pools;
 mod resilience;
+mod shortages;
 mod spread;
 mod stage;
 mod time;
@@ -83,13 +84,14 @@ impl Vocabulary {
     /// The whole vocabulary.
     pub fn whole() -> Self {
         let mut vocabulary = Self { steps: Vec::new(), group: "" };
-        let groups: [(&'static str, Register); 15] = [
+        let groups: [(&'static str, Register); 16] = [
             ("stage", stage::register),
             ("pools", pools::register),
             ("workloads", workloads::register),
             ("spread", spread::register),
             ("nodes", nodes::register),
             ("capacity", capacity::register),
+            ("shortages", shortages::register),
             ("disruption", disruption::register),
             ("interruption", interruption::register),
             ("node classes", node_classes::register),

@@ -127,6 +127,13 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+    steps.add("metric {string} is at most {number}", |world, arguments| {
+        Box::pin(async move {
+            let sum = metric_sum(world, arguments.text(0), &[]).await?;
+            ensure!(sum <= arguments.number(1), "it is {sum}");
+            Ok(())
+        })
+    });
     steps.add("metric {string} of NodePool {string} with resource_type {string} is {number}", |world, arguments| {
         Box::pin(async move {
             let labels = [("nodepool", arguments.text(1)), ("resource_type", arguments.text(2))];

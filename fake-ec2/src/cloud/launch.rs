@@ -285,7 +285,8 @@ impl Cloud {
                 return Err(ApiError::client(code, message));
             }
         }
-        if !self.capacity.available(name, zone, capacity_type) {
+        let is_withdrawn = capacity_type == CapacityType::Spot && self.is_spot_withdrawn(name, zone);
+        if is_withdrawn || !self.capacity.available(name, zone, capacity_type) {
             let others: Vec<&str> = offering.zones.iter().copied().filter(|other| *other != zone).collect();
             let message = match capacity_type {
                 CapacityType::Spot => "There is no Spot capacity available that matches your request.".to_owned(),

@@ -99,8 +99,8 @@ pub(crate) struct Cloud {
     event_bytes: usize,
     event_count: u64,
     pub(crate) ids: Ids,
-    /// Spot prices that differ from the catalogue, with the instant of the change.
-    spot_prices: BTreeMap<(String, String), (f64, Timestamp)>,
+    /// Spot prices that differ from the catalogue, with the instant of the change; none where spot was withdrawn.
+    spot_prices: BTreeMap<(String, String), (Option<f64>, Timestamp)>,
     on_demand_prices: BTreeMap<String, f64>,
     agenda: BTreeMap<(Timestamp, u64), Due>,
     agenda_count: u64,
@@ -267,10 +267,16 @@ impl Cloud {
     /// USD per hour and since when.
     pub(crate) fn spot_price(&self, instance_type: &str, zone: &str) -> Option<(f64, Timestamp)> {
         if let Some(changed) = self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned())) {
-            return Some(*changed);
+            return changed.0.map(|price| (price, changed.1));
         }
         let price = self.catalogue.offering(instance_type)?.spot.get(zone)?;
         Some((*price, self.started_at))
+    }
+
+    /// Whether somebody has taken the offering's spot price away.
+    pub(crate) fn is_spot_withdrawn(&self, instance_type: &str, zone: &str) -> bool {
+        let changed = self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned()));
+        changed.is_some_and(|(price, _)| price.is_none())
     }
 
     pub(crate) fn on_demand_price(&self, instance_type: &str) -> Option<f64> {
@@ -278,7 +284,7 @@ impl Cloud {
         changed.or_else(|| self.catalogue.offering(instance_type)?.on_demand)
     }
 
-    pub(crate) fn set_spot_price(&mut self, now: Timestamp, instance_type: &str, zone: &str, price: f64) {
+    pub(crate) fn set_spot_price(&mut self, now: Timestamp, instance_type: &str, zone: &str, price: Option<f64>) {
         self.spot_prices.insert((instance_type.into(), zone.into()), (price, now));
     }
 

@@ -221,6 +221,6 @@ fn one_of(names: Vec<String>) -> String {
     }
 }
 
-fn missing(field: &str, error: String, expected: String) -> Refusal {
+pub(super) fn missing(field: &str, error: String, expected: String) -> Refusal {
     Refusal { status: StatusCode::NOT_FOUND, ..Refusal::invalid(field, error, expected) }
 }

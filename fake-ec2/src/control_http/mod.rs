@@ -8,6 +8,7 @@ mod account;
 mod ask;
 mod fault;
 mod journal;
+mod market;
 mod reset;
 mod view;
 
@@ -79,7 +80,7 @@ enum Perform {
 
 type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-static ROUTES: [Route; 32] = [
+static ROUTES: [Route; 34] = [
     route(Method::GET, "/", "What there is to ask for", index),
     route(Method::GET, "/health", "Whether it answers", health),
     route(Method::GET, "/ready", "Whether it can be used: the same, as it is ready once it answers", health),
@@ -103,6 +104,8 @@ static ROUTES: [Route; 32] = [
     route(Method::POST, "/instances/{id}/maintenance", "Schedules maintenance", account::schedule_maintenance),
     route(Method::POST, "/capacity/exhaust", "Lets pools refuse launches", exhaust),
     route(Method::POST, "/capacity/restore", "Lets pools launch again", restore),
+    route(Method::POST, "/prices", "Sets a price from now on, or withdraws a spot offering", market::set_price),
+    route(Method::POST, "/subnets/{id}", "Sets how many addresses a subnet has left", market::set_addresses),
     route(Method::POST, "/tags", "Sets tags of a resource, those of AWS's own prefix too", account::set_tags),
     route(Method::POST, "/roles", "Makes a role that EC2 may assume", account::add_role),
     route(

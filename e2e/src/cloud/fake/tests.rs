@@ -91,7 +91,7 @@ async fn everything<E: Ec2>(account: &Account<E>) -> Vec<String> {
     let grouped = cloud.launch_in_node_group("workers").await.unwrap();
     assert!(cloud.admits("demo-workers-NodeInstanceRole").await.unwrap());
     let spot = [("InstanceMarketOptions.MarketType", "spot".to_owned())];
-    cloud.exhaust_spot(true).await.unwrap();
+    cloud.exhaust("*", "*", "spot", true).await.unwrap();
     assert!(
         cloud
             .run_instance(cloud.subnet(0).unwrap(), &spot)
@@ -100,7 +100,7 @@ async fn everything<E: Ec2>(account: &Account<E>) -> Vec<String> {
             .to_string()
             .contains("InsufficientInstanceCapacity")
     );
-    cloud.exhaust_spot(false).await.unwrap();
+    cloud.exhaust("*", "*", "spot", false).await.unwrap();
     let bought = cloud.run_instance(cloud.subnet(0).unwrap(), &spot).await.unwrap();
     seen.push(format!("{:#}", cloud.interrupt(&plain).await.unwrap_err()));
     seen.push(format!("{:#}", cloud.interrupt("i-0").await.unwrap_err()));
