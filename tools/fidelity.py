@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints docs/fidelity.md from the `// fidelity:` marks in fake-ec2/src and from the accepted differences in
-fake-kube/contract; `--check` compares it with the file."""
+"""Prints docs/fidelity.md from the `// fidelity:` marks and the ignored parameters in fake-ec2/src, and from the accepted
+differences in fake-kube/contract; `--check` compares it with the file."""
 
 import difflib, pathlib, re, sys
 
@@ -11,8 +11,17 @@ CONTRACT = ROOT / "fake-kube/contract"
 INTRODUCTION = """# How faithful the fakes are
 
 Written by `tools/fidelity.py` from the marks in `fake-ec2/src` and from the sequences in `fake-kube/contract`; change
-those. The first three tables are about fake-ec2, where a behaviour without a sentence is named by its function; the last is
+those. The first four tables are about fake-ec2, where a behaviour without a sentence is named by its function; the last is
 about fake-kube, which is compared with a genuine API server by `make contract`.
+"""
+IGNORED = """
+## Parameters accepted but not acted on ({count})
+
+A request with one of them is carried out as if it were not there, and the log says so at level info. Any other parameter
+that is not known is refused.
+
+| action, or what reads it | parameters |
+|---|---|
 """
 KUBE = """
 ## fake-kube: accepted differences ({count})
@@ -70,6 +79,20 @@ def marks(path):
             yield kind, page, "; ".join(said) or subject(lines, first, last)
 
 
+def ignored():
+    """Every (reader, parameters) of `Query::ignore`."""
+    found = {}
+    for path in sorted((SOURCE / "actions").rglob("*.rs")):
+        text = path.read_text()
+        for call in re.finditer(r"\.ignore\(&\[(.*?)\]\)", text, re.S):
+            function = re.findall(r"\bfn (\w+)", text[: call.start()])[-1]
+            action = "".join(word.capitalize() for word in function.split("_"))
+            is_action = re.search(rf'"{action}"', "".join(file.read_text() for file in path.parent.glob("*.rs")))
+            reader = action if is_action else f"`{path.relative_to(SOURCE).as_posix()}`, `{function}`"
+            found.setdefault(reader, set()).update(re.findall(r'"([^"]+)"', call[1]))
+    return sorted((reader, sorted(names)) for reader, names in found.items())
+
+
 def accepted():
     """Every (reason, places, sequences) that the sequences accept, and what the masks accept everywhere."""
     found = {}
@@ -97,6 +120,10 @@ def document():
         text += "| behaviour | page | file |\n|---|---|---|\n"
         for page, sentence, file in sorted(found):
             text += "| {} | {} | `{}` |\n".format(*(cell.replace("|", "\\|") for cell in (sentence, page or "–", file)))
+    rows = ignored()
+    text += IGNORED.format(count=sum(len(names) for _, names in rows))
+    for reader, names in rows:
+        text += f"| {reader} | {', '.join(names)} |\n"
     rows = accepted()
     text += KUBE.format(count=len(rows))
     for reason, places, sequences in rows:

@@ -123,11 +123,15 @@ impl<'a> Query<'a> {
         present.then_some(part)
     }
 
-    /// Parameters that are known and have no effect here; a name covers the members below it.
+    /// Parameters that are known and have no effect here; a name covers the members below it. docs/fidelity.md lists them
+    /// from these calls.
     pub(crate) fn ignore(&self, names: &[&str]) {
         for name in names {
-            self.text(name);
-            self.part(&format!("{name}.")).entries().for_each(|(_, read)| read.store(true, Ordering::Relaxed));
+            let below = self.part(&format!("{name}."));
+            below.entries().for_each(|(_, read)| read.store(true, Ordering::Relaxed));
+            if self.text(name).is_some() || below.entries().next().is_some() {
+                tracing::info!(parameter = %format!("{}{name}", self.prefix), "a parameter is accepted and has no effect here");
+            }
         }
     }
 
