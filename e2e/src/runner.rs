@@ -292,18 +292,7 @@ fn skipped(scenario: &Scenario, options: &Options, missing: &str) -> ScenarioRes
 }
 
 fn without_run(scenario: &Scenario, on: &On, seed: u64, verdict: Verdict) -> ScenarioResult {
-    ScenarioResult {
-        scenario: scenario.clone(),
-        backend: on.backend.to_string(),
-        controller: on.controller.to_string(),
-        seed,
-        verdict,
-        virtual_s: 0.0,
-        wall_s: 0.0,
-        journal: Default::default(),
-        chronicle: Default::default(),
-        repeat: None,
-    }
+    ScenarioResult::bare(scenario.clone(), &on.backend.to_string(), &on.controller.to_string(), seed, verdict)
 }
 
 /// The first line in which two journals differ.

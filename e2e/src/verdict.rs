@@ -73,6 +73,22 @@ pub struct Repeat {
 }
 
 impl ScenarioResult {
+    /// A verdict without anything that happened, and without time that passed.
+    pub fn bare(scenario: Scenario, backend: &str, controller: &str, seed: u64, verdict: Verdict) -> Self {
+        Self {
+            scenario,
+            backend: backend.into(),
+            controller: controller.into(),
+            seed,
+            verdict,
+            virtual_s: 0.0,
+            wall_s: 0.0,
+            journal: JournalSummary::default(),
+            chronicle: Chronicle::default(),
+            repeat: None,
+        }
+    }
+
     /// Whether the scenario failed, or ran differently the second time.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_)) || self.repeat.as_ref().is_some_and(|repeat| !repeat.identical)

@@ -46,18 +46,7 @@ fn scenario(name: &str, tags: &[&str]) -> Scenario {
 }
 
 fn result(scenario: Scenario, verdict: Verdict) -> ScenarioResult {
-    ScenarioResult {
-        scenario,
-        backend: "embedded".into(),
-        controller: "ours".into(),
-        seed: 1,
-        verdict,
-        virtual_s: 60.0,
-        wall_s: 0.5,
-        journal: Default::default(),
-        chronicle: Default::default(),
-        repeat: None,
-    }
+    ScenarioResult { virtual_s: 60.0, wall_s: 0.5, ..ScenarioResult::bare(scenario, "embedded", "ours", 1, verdict) }
 }
 
 fn failed() -> Verdict {

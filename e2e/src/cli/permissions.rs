@@ -231,18 +231,7 @@ mod tests {
     fn result(verdict: Verdict) -> ScenarioResult {
         let scenario =
             Scenario { feature: "F".into(), name: "S".into(), path: "x".into(), line: 1, tags: vec![], steps: vec![] };
-        ScenarioResult {
-            scenario,
-            backend: "embedded".into(),
-            controller: "ours".into(),
-            seed: 1,
-            verdict,
-            virtual_s: 0.0,
-            wall_s: 0.0,
-            journal: Default::default(),
-            chronicle: Default::default(),
-            repeat: None,
-        }
+        ScenarioResult::bare(scenario, "embedded", "ours", 1, verdict)
     }
 
     #[test]

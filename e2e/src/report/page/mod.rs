@@ -278,14 +278,8 @@ mod tests {
 
     fn passed() -> ScenarioResult {
         ScenarioResult {
-            scenario: scenario(),
-            backend: "embedded".into(),
-            controller: "ours".into(),
-            seed: 1,
-            verdict: Verdict::Passed,
             virtual_s: 60.0,
             wall_s: 0.1,
-            journal: Default::default(),
             chronicle: Chronicle {
                 ended_ms: 180_000,
                 steps: vec![
@@ -294,7 +288,7 @@ mod tests {
                 ],
                 ..Chronicle::default()
             },
-            repeat: None,
+            ..ScenarioResult::bare(scenario(), "embedded", "ours", 1, Verdict::Passed)
         }
     }
 
