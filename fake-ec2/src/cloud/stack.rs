@@ -77,6 +77,13 @@ pub(crate) struct ChangeSet {
     pub(crate) executed: bool,
 }
 
+impl ChangeSet {
+    /// Whether it can still be carried out: it holds changes and nobody has executed it.
+    pub(crate) fn is_executable(&self) -> bool {
+        self.failure.is_none() && !self.executed
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// `Add`, `Modify` or `Remove`.

@@ -235,9 +235,9 @@ fn create_change_set(
         executed: false,
     };
     let stack = cloud.stacks.iter_mut().find(|stack| stack.id == stack_id).expect("begun or found above");
-    // An executed set has had its use: its name is free. The AWS command line names sets by the second.
-    // fidelity: assumed: AWS takes longer than a second for a stack, so that nobody has seen a name come again so soon.
-    if stack.change_sets.get(&set).is_some_and(|known| !known.executed) {
+    // The name of a set that cannot be executed (any more) is free: the AWS command line names sets by the second.
+    // fidelity: assumed: AWS takes longer than a second for a change set, so that nobody has seen a name come again so soon.
+    if stack.change_sets.get(&set).is_some_and(ChangeSet::is_executable) {
         return Err(ApiError::client("AlreadyExistsException", format!("ChangeSet {set} already exists")));
     }
     stack.change_sets.insert(set, change_set);
@@ -252,7 +252,7 @@ fn execute_change_set(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_
     query.ignore(&["ClientRequestToken", "RetainExceptOnCreate"]);
     query.finish()?;
     let set = &existing(cloud, &stack_id)?.change_sets[&name];
-    if set.failure.is_some() || set.executed {
+    if !set.is_executable() {
         let message =
             format!("ChangeSet [{}] cannot be executed in its current execution status of [UNAVAILABLE]", set.id);
         return Err(ApiError::client("InvalidChangeSetStatus", message));
