@@ -3,7 +3,7 @@
 use crate::cloud::catalogue::Zone;
 use crate::cloud::identity::{AccessEntry, Cluster, OidcProvider, Role};
 use crate::cloud::ids::digits;
-use crate::cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
+use crate::cloud::network::{Cidr, SecurityGroup, Subnet};
 use crate::cloud::queue::Queue;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, bus};
@@ -90,15 +90,14 @@ fn interruption_rules() -> [(&'static str, Value); 4] {
 pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) -> Bootstrapped {
     let Bootstrap { cluster_name, zones, vpc_cidr, endpoint, certificate_authority, queue, prerequisites, oidc_issuer } =
         options;
-    let cidr =
-        Cidr::parse(vpc_cidr).or_else(|| Cidr::parse("192.168.0.0/16")).expect("the constant range is well-formed");
+    let cidr = Cidr::parse(vpc_cidr).filter(|cidr| cidr.is_network_size()).or_else(|| Cidr::parse("192.168.0.0/16"));
+    let cidr = cidr.expect("the constant range is well-formed");
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), cluster_name.clone())]);
     let named = |name: String| Tags::from([("Name".to_owned(), name)]);
-    let vpc_id = cloud.ids.resource("vpc");
-    cloud
-        .network
-        .vpcs
-        .insert(vpc_id.clone(), Vpc { id: vpc_id.clone(), cidr, tags: named(format!("{cluster_name}/VPC")) });
+    let Cloud { network, ids, .. } = &mut *cloud;
+    let vpc_id = network.create_vpc(ids, cidr, "default", false, named(format!("{cluster_name}/VPC")));
+    // As eksctl sets it, so that nodes have the names EKS expects.
+    network.vpcs.entry(vpc_id.clone()).and_modify(|vpc| vpc.dns_hostnames = true);
     let chosen: Vec<Zone> = match zones.is_empty() {
         true => cloud.catalogue.zones.iter().take(3).cloned().collect(),
         false => zones.iter().filter_map(|zone| cloud.catalogue.zone(zone).cloned()).collect(),
@@ -112,14 +111,12 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
         cloud.network.subnets.insert(id.clone(), subnet);
         subnet_ids.push(id);
     }
-    let mut group = |name: &str, tags: Tags| {
-        let id = cloud.ids.resource("sg");
-        let (name, description, vpc_id) = (name.to_owned(), name.to_owned(), vpc_id.clone());
-        cloud.network.groups.insert(id.clone(), SecurityGroup { id: id.clone(), name, description, vpc_id, tags });
-        id
-    };
-    group("default", Tags::new());
-    let security_group_id = group(&format!("eks-cluster-sg-{cluster_name}"), discovery);
+    let group_name = format!("eks-cluster-sg-{cluster_name}");
+    let mut group = SecurityGroup::new(&mut cloud.ids, &group_name, &group_name, &vpc_id, discovery);
+    // fidelity: documented(EKS User Guide, Security group requirements: the cluster's group lets its members in and all out)
+    group.let_members_in(&mut cloud.ids);
+    let security_group_id = group.id.clone();
+    cloud.network.groups.insert(security_group_id.clone(), group);
     let node_role_name = format!("KarpenterNodeRole-{cluster_name}");
     let node_role_arn = cloud.arn("iam", &format!("role/{node_role_name}"));
     if *prerequisites {

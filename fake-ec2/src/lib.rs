@@ -39,17 +39,22 @@ pub use bootstrap::{Bootstrap, Bootstrapped, is_cluster_name};
 pub use cloud::capacity::CapacityType;
 pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regions};
 pub use cloud::identity::{AccessEntry, Cluster, Credentials, InstanceProfile, PodIdentityAssociation, Role};
-pub use cloud::image::Image;
+pub use cloud::image::{Image, Snapshot};
 pub use cloud::instance::{
     Instance, InstanceProfileReference, NetworkInterface, ScheduledEvent, SpotRequest, State, TemplateUse, Volume,
 };
+pub use cloud::key_pair::KeyPair;
 pub use cloud::launch_template::{
     BlockDevice, LaunchSpecification, LaunchTemplate, LaunchTemplateVersion, MetadataOptions,
     NetworkInterfaceSpecification,
 };
-pub use cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
+pub use cloud::network::{
+    Cidr, CidrAssociation, Destination, FreeInterface, InternetGateway, Peer, PrivateDnsNames, Route, RouteAssociation,
+    RouteTable, RuleSpecification, SecurityGroup, SecurityGroupRule, Subnet, Target, Vpc,
+};
 pub use cloud::reservation::{CapacityReservation, PlacementGroup};
 pub use cloud::tags::Tags;
+pub use cloud::volume::FreeVolume;
 pub use config::{Config, Iam, Limits, Pace};
 pub use connector::InProcessClient;
 pub use control::{Control, Impairment, UnknownResource, WholeInstance};

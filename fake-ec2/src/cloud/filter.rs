@@ -45,6 +45,12 @@ impl Filters {
         }
     }
 
+    /// Filters whose values are all meant literally, for whoever has an index.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let literal = |filter: &&Filter| !filter.values.iter().any(|value| value.contains(['*', '?', '\\']));
+        self.0.iter().filter(literal).map(|filter| (filter.name.as_str(), filter.values.as_slice()))
+    }
+
     /// Whether a resource passes every filter. `any` is asked for the resource's values under a name.
     pub(crate) fn matches(&self, tags: Option<&Tags>, mut any: impl FnMut(&str, Test<'_>) -> bool) -> bool {
         self.0.iter().all(|filter| {

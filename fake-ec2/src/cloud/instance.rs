@@ -11,6 +11,7 @@ use super::launch_template::{BlockDevice, LaunchSpecification, MetadataOptions};
 use super::tags::Tags;
 use base64::Engine;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -129,6 +130,20 @@ impl Instance {
         self.user_data_bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The tags of one of its interfaces or volumes.
+    pub(crate) fn part_tags(&self, id: &str) -> Option<&Tags> {
+        let interface = self.network_interfaces.iter().find(|interface| interface.id == id);
+        let volume = || self.volumes.iter().find(|volume| volume.id == id).map(|volume| &volume.tags);
+        interface.map(|interface| &interface.tags).or_else(volume)
+    }
+
+    /// The same, to write.
+    pub(crate) fn part_tags_mut(&mut self, id: &str) -> Option<&mut Tags> {
+        let interface = self.network_interfaces.iter_mut().find(|interface| interface.id == id);
+        let volume = self.volumes.iter_mut().find(|volume| volume.id == id);
+        interface.map(|interface| &mut interface.tags).or(volume.map(|volume| &mut volume.tags))
+    }
+
     /// `aws:///us-west-2a/i-0123…`: what the cloud provider writes on its Node.
     pub fn provider_id(&self) -> String {
         format!("aws:///{}/{}", self.zone, self.id)
@@ -151,12 +166,14 @@ pub struct NetworkInterface {
 }
 
 /// A volume of an instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Volume {
     pub id: String,
     pub device: BlockDevice,
     pub tags: Tags,
+    pub created_at: Timestamp,
+    pub attached_at: Timestamp,
 }
 
 /// The instance profile an instance was launched with, as it was then.

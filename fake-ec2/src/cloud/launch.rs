@@ -3,7 +3,7 @@
 use super::capacity::CapacityType;
 use super::catalogue::Offering;
 use super::instance::{Instance, InstanceProfileReference, NetworkInterface, SpotRequest, State, TemplateUse, Volume};
-use super::launch_template::{LaunchSpecification, NetworkInterfaceSpecification};
+use super::launch_template::{BlockDevice, LaunchSpecification, NetworkInterfaceSpecification};
 use super::network::Subnet;
 use super::{Cloud, after, check_id, tags};
 use crate::error::ApiError;
@@ -47,9 +47,7 @@ impl Cloud {
         check_user_data(specification.user_data.as_deref())?;
         let image_id = specification.image_id.as_deref().ok_or_else(|| ApiError::missing("ImageId"))?;
         check_id(image_id, "ami", "InvalidAMIID.Malformed")?;
-        let image = self.images.images.get(image_id).ok_or_else(|| {
-            ApiError::client("InvalidAMIID.NotFound", format!("The image id '[{image_id}]' does not exist"))
-        })?;
+        let image = self.images.launchable(image_id)?;
         let name = specification.instance_type.as_deref().unwrap_or("m1.small");
         let offering = self
             .catalogue
@@ -105,7 +103,8 @@ impl Cloud {
         let own = offering.instance_type;
         let (subnet_id, vpc_id, zone, zone_id) =
             (subnet.id.clone(), subnet.vpc_id.clone(), subnet.zone.clone(), subnet.zone_id.clone());
-        let (image_id, architecture, root) = (image.id.clone(), image.architecture.clone(), image.root_device.clone());
+        let (image_id, architecture) = (image.id.clone(), image.architecture.clone());
+        let devices = image.devices(&specification.block_devices);
         self.check_market(offering, &zone, launch.capacity_type)?;
         let reservation = self.matching_reservation(specification, own.name, &zone, launch.capacity_type)?;
         let (placement_group, partition) = self.place(specification, &zone)?;
@@ -135,7 +134,7 @@ impl Cloud {
             self.spot_requests.insert(id_of_request.clone(), request);
             id_of_request
         });
-        let volumes = self.create_volumes(specification, &root);
+        let volumes = self.create_volumes(now, specification, devices);
         let private_ip = network_interfaces[0].private_ip;
         let instance = Instance {
             id: id.clone(),
@@ -185,6 +184,7 @@ impl Cloud {
             specification: Arc::clone(specification),
         };
         self.instances.insert(id.clone(), instance);
+        self.index_parts(&id);
         self.enter(now, &id, State::Pending, None);
         Ok(id)
     }
@@ -414,23 +414,16 @@ impl Cloud {
         Ok(taken.collect())
     }
 
-    fn create_volumes(&mut self, specification: &LaunchSpecification, root: &str) -> Vec<Volume> {
+    fn create_volumes(
+        &mut self,
+        now: Timestamp,
+        specification: &LaunchSpecification,
+        devices: Vec<BlockDevice>,
+    ) -> Vec<Volume> {
         let tags = specification.tags.get("volume").cloned().unwrap_or_default();
-        let mut devices = specification.block_devices.clone();
-        if !devices.iter().any(|device| device.device_name == root) {
-            // fidelity: assumed: images invented here have a root volume of 20 GiB gp3.
-            let (volume_size_gib, volume_type) = (Some(20), Some("gp3".to_owned()));
-            devices.insert(
-                0,
-                super::launch_template::BlockDevice {
-                    device_name: root.into(),
-                    volume_size_gib,
-                    volume_type,
-                    ..Default::default()
-                },
-            );
-        }
-        devices.into_iter().map(|device| Volume { id: self.ids.resource("vol"), device, tags: tags.clone() }).collect()
+        let named =
+            |device| Volume { id: self.ids.resource("vol"), tags: tags.clone(), ..Volume::unnamed(device, now) };
+        devices.into_iter().map(named).collect()
     }
 }
 
@@ -455,7 +448,7 @@ fn effective_interfaces(specification: &LaunchSpecification) -> Vec<NetworkInter
 }
 
 // fidelity: documented(VPC User Guide, DNS attributes: private DNS host names)
-fn private_dns_name(address: std::net::Ipv4Addr, region: &str) -> String {
+pub(crate) fn private_dns_name(address: std::net::Ipv4Addr, region: &str) -> String {
     let dashed = address.to_string().replace('.', "-");
     match region {
         "us-east-1" => format!("ip-{dashed}.ec2.internal"),

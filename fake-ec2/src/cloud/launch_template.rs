@@ -3,6 +3,7 @@
 use super::tags::Tags;
 use crate::error::ApiError;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Everything a launch may specify; the data of a launch template and the parameters of RunInstances alike.
@@ -60,7 +61,7 @@ pub struct NetworkInterfaceSpecification {
 }
 
 /// One volume of a launch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockDevice {
     pub device_name: String,

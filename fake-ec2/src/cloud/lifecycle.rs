@@ -203,11 +203,11 @@ impl Cloud {
             subnet.unreserve(instance.reserved_addresses);
         }
         for interface in instance.network_interfaces.drain(..) {
+            self.parts.remove(&interface.id);
             if let Some(subnet) = self.network.subnets.get_mut(&interface.subnet_id) {
                 subnet.release_address(interface.private_ip);
             }
         }
-        instance.volumes.clear();
         self.capacity.give_back(instance.instance_type, &instance.zone, instance.capacity_type);
         if let Some(reservation) =
             instance.capacity_reservation_id.as_ref().and_then(|id| self.reservations.get_mut(id))
@@ -219,6 +219,7 @@ impl Cloud {
             let status = if reclaimed { "instance-terminated-no-capacity" } else { "instance-terminated-by-user" };
             self.set_spot_status(at, &request, "closed", status);
         }
+        self.release_volumes(at, id);
         self.schedule(after(at, self.config.pace.terminated_visible), Due::Forget { instance: id.into() });
     }
 

@@ -12,15 +12,18 @@ pub(crate) mod identity;
 pub(crate) mod ids;
 pub(crate) mod image;
 pub(crate) mod instance;
+pub(crate) mod key_pair;
 pub(crate) mod launch;
 pub(crate) mod launch_template;
 pub(crate) mod lifecycle;
 pub(crate) mod network;
 pub(crate) mod queue;
 pub(crate) mod reservation;
+pub(crate) mod resource;
 pub(crate) mod roles;
 pub(crate) mod stack;
 pub(crate) mod tags;
+pub(crate) mod volume;
 
 use crate::config::Config;
 use crate::error::ApiError;
@@ -33,6 +36,7 @@ use ids::Ids;
 use image::Images;
 use instance::{Instance, SpotRequest, State};
 use jiff::{SignedDuration, Timestamp};
+use key_pair::KeyPair;
 use launch_template::LaunchTemplates;
 use network::Network;
 use queue::Queue;
@@ -41,6 +45,7 @@ use stack::Stack;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tags::Tags;
+use volume::FreeVolume;
 
 /// Something that will happen by itself.
 #[derive(Clone, Debug)]
@@ -51,6 +56,8 @@ pub(crate) enum Due {
     Reclaim { instance: String },
     /// A terminated instance disappears from Describe calls.
     Forget { instance: String },
+    /// An image becomes available.
+    ImageReady { image: String },
     /// An event reaches a queue.
     Deliver { queue: String, body: String },
 }
@@ -81,6 +88,12 @@ pub(crate) struct Cloud {
     pub(crate) started_at: Timestamp,
     pub(crate) catalogue: Catalogue,
     pub(crate) network: Network,
+    /// By name.
+    pub(crate) key_pairs: BTreeMap<String, KeyPair>,
+    /// Those that no instance has.
+    pub(crate) volumes: BTreeMap<String, FreeVolume>,
+    /// Which instance has a volume or an interface.
+    parts: BTreeMap<String, String>,
     pub(crate) images: Images,
     pub(crate) templates: LaunchTemplates,
     pub(crate) instances: BTreeMap<String, Instance>,
@@ -121,6 +134,9 @@ impl Cloud {
             config,
             started_at: now,
             network: Network::default(),
+            key_pairs: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            parts: BTreeMap::new(),
             templates: LaunchTemplates::default(),
             instances: BTreeMap::new(),
             spot_requests: BTreeMap::new(),
@@ -154,6 +170,7 @@ impl Cloud {
                 Due::Transition { instance, from, since } => self.transition(at, &instance, from, since),
                 Due::Reclaim { instance } => self.reclaim(at, &instance),
                 Due::Forget { instance } => self.forget(&instance),
+                Due::ImageReady { image } => self.image_ready(&image),
                 Due::Deliver { queue, body } => self.deliver(at, &queue, body),
             }
         }
@@ -297,15 +314,6 @@ impl Cloud {
         if self.instances.contains_key(id) {
             return self.instances.get_mut(id).map(|instance| &mut instance.tags);
         }
-        if let Some(subnet) = self.network.subnets.get_mut(id) {
-            return Some(&mut subnet.tags);
-        }
-        if let Some(group) = self.network.groups.get_mut(id) {
-            return Some(&mut group.tags);
-        }
-        if let Some(vpc) = self.network.vpcs.get_mut(id) {
-            return Some(&mut vpc.tags);
-        }
         if let Some(image) = self.images.images.get_mut(id) {
             return Some(&mut image.tags);
         }
@@ -321,34 +329,34 @@ impl Cloud {
         if let Some(group) = self.placement_groups.get_mut(id) {
             return Some(&mut group.tags);
         }
-        let mut parts = self.instances.values_mut().flat_map(|instance| {
-            let interfaces =
-                instance.network_interfaces.iter_mut().map(|interface| (&interface.id, &mut interface.tags));
-            interfaces.chain(instance.volumes.iter_mut().map(|volume| (&volume.id, &mut volume.tags)))
-        });
-        parts.find(|(own, _)| *own == id).map(|(_, tags)| tags)
+        if let Some(snapshot) = self.images.snapshots.get_mut(id) {
+            return Some(&mut snapshot.tags);
+        }
+        if let Some(pair) = self.key_pairs.values_mut().find(|pair| pair.id == id) {
+            return Some(&mut pair.tags);
+        }
+        if let Some(free) = self.volumes.get_mut(id) {
+            return Some(&mut free.volume.tags);
+        }
+        if let Some(owner) = self.parts.get(id) {
+            return self.instances.get_mut(owner).and_then(|instance| instance.part_tags_mut(id));
+        }
+        self.network.tags_mut(id)
     }
 
     /// The tags of whatever has this id, to read.
     pub(crate) fn tags_of(&self, id: &str) -> Option<&Tags> {
-        let parts = || {
-            self.instances.values().find_map(|instance| {
-                let interface = instance.network_interfaces.iter().find(|interface| interface.id == id);
-                let volume = || instance.volumes.iter().find(|volume| volume.id == id).map(|volume| &volume.tags);
-                interface.map(|interface| &interface.tags).or_else(volume)
-            })
-        };
-        let network = &self.network;
         (self.instances.get(id).map(|instance| &instance.tags))
-            .or_else(|| network.subnets.get(id).map(|subnet| &subnet.tags))
-            .or_else(|| network.groups.get(id).map(|group| &group.tags))
-            .or_else(|| network.vpcs.get(id).map(|vpc| &vpc.tags))
             .or_else(|| self.images.images.get(id).map(|image| &image.tags))
             .or_else(|| self.templates.find(Some(id), None).ok().map(|template| &template.tags))
             .or_else(|| self.spot_requests.get(id).map(|request| &request.tags))
             .or_else(|| self.reservations.get(id).map(|reservation| &reservation.tags))
             .or_else(|| self.placement_groups.get(id).map(|group| &group.tags))
-            .or_else(parts)
+            .or_else(|| self.images.snapshots.get(id).map(|snapshot| &snapshot.tags))
+            .or_else(|| self.key_pairs.values().find(|pair| pair.id == id).map(|pair| &pair.tags))
+            .or_else(|| self.volumes.get(id).map(|free| &free.volume.tags))
+            .or_else(|| self.owner_of_part(id).and_then(|instance| instance.part_tags(id)))
+            .or_else(|| self.network.tags_of(id))
     }
 
     pub(crate) fn instance(&self, id: &str) -> Result<&Instance, ApiError> {

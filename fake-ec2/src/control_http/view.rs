@@ -273,7 +273,7 @@ pub(super) fn role(role: &Role) -> Value {
 }
 
 pub(super) fn security_group(group: &SecurityGroup) -> Value {
-    let SecurityGroup { id, name, description, vpc_id, tags } = group;
+    let SecurityGroup { id, name, description, vpc_id, tags, rules: _ } = group;
     json!({"id": id, "name": name, "description": description, "vpcId": vpc_id, "tags": tags})
 }
 

@@ -171,7 +171,7 @@ pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
         xml.element("ebs", |xml| {
             xml.text("volumeId", &volume.id);
             xml.text("status", "attached");
-            xml.time("attachTime", instance.launched_at);
+            xml.time("attachTime", volume.attached_at);
             xml.value("deleteOnTermination", volume.device.delete_on_termination.unwrap_or(true));
         });
     });

@@ -42,9 +42,7 @@ pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
     for interface in query.structures("NetworkInterface") {
         specification.network_interfaces.push(read_interface(&interface)?);
     }
-    for device in query.structures("BlockDeviceMapping") {
-        specification.block_devices.push(read_device(&device)?);
-    }
+    specification.block_devices = read_devices(query)?;
     for part in query.structures("TagSpecification") {
         let resource = part.required("ResourceType")?.to_owned();
         specification.tags.entry(resource).or_default().extend(part.tags("Tag")?);
@@ -96,6 +94,11 @@ fn read_interface(query: &Query<'_>) -> Result<NetworkInterfaceSpecification, Ap
     };
     query.ignore(&["Description", "EnaSrdSpecification", "EnaQueueCount", "SecondaryPrivateIpAddressCount"]);
     Ok(interface)
+}
+
+/// The block device mapping of a request.
+pub(super) fn read_devices(query: &Query<'_>) -> Result<Vec<BlockDevice>, ApiError> {
+    query.structures("BlockDeviceMapping").iter().map(read_device).collect()
 }
 
 fn read_device(query: &Query<'_>) -> Result<BlockDevice, ApiError> {

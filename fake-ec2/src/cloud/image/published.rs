@@ -1,47 +1,16 @@
-//! Images and the public SSM parameters that name them.
+//! The images that AWS publishes, and the public SSM parameters that name them.
 //!
 //! // fidelity: assumed: AMI ids, release dates and the set of releases are invented; names, owners and parameter paths
 //! follow the EKS and Bottlerocket documentation.
 
-use super::ids::digits;
-use super::tags::Tags;
+use super::{Image, Images};
+use crate::cloud::ids::digits;
+use crate::cloud::tags::Tags;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
-
-/// A machine image.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub struct Image {
-    pub id: String,
-    pub name: String,
-    pub architecture: String,
-    pub owner_id: String,
-    pub owner_alias: Option<String>,
-    pub created_at: Timestamp,
-    pub deprecated_at: Option<Timestamp>,
-    pub platform: Option<String>,
-    pub root_device: String,
-    pub state: String,
-    pub description: String,
-    pub tags: Tags,
-}
-
-/// A public parameter.
-#[derive(Clone, Debug)]
-pub(crate) struct Parameter {
-    pub(crate) value: String,
-    pub(crate) version: u64,
-    pub(crate) modified_at: Timestamp,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Images {
-    pub(crate) images: BTreeMap<String, Image>,
-    pub(crate) parameters: BTreeMap<String, Parameter>,
-}
+use std::collections::BTreeSet;
 
 /// The account that publishes EKS images in most regions.
-pub(crate) const EKS_IMAGES: &str = "602401143452";
+const EKS_IMAGES: &str = "602401143452";
 const BOTTLEROCKET_IMAGES: &str = "092701018921";
 const WINDOWS_IMAGES: &str = "801119661308";
 
@@ -78,6 +47,7 @@ impl Images {
     pub(crate) fn release(&mut self, seed: u64, kubernetes: &str, linux: &str, bottlerocket: &str, at: Timestamp) {
         for publication in publications(kubernetes, linux, bottlerocket) {
             let id = format!("ami-{}", digits(seed, &["image", &publication.name]));
+            let snapshot = format!("snap-{}", digits(seed, &["snapshot", &publication.name]));
             let image = Image {
                 id: id.clone(),
                 description: format!("{} (invented)", publication.name),
@@ -90,7 +60,15 @@ impl Images {
                 deprecated_at: at.checked_add(jiff::SignedDuration::from_hours(2 * 365 * 24)).ok(),
                 platform: publication.platform.map(Into::into),
                 root_device: publication.root_device.into(),
+                block_devices: vec![Image::root(publication.root_device, Some(snapshot))],
                 state: "available".into(),
+                boot_mode: None,
+                imds_support: None,
+                ena_support: true,
+                public: true,
+                launch_accounts: BTreeSet::new(),
+                source_instance_id: None,
+                source_image: None,
                 tags: Tags::new(),
             };
             self.images.insert(id.clone(), image);
@@ -98,11 +76,6 @@ impl Images {
                 self.set_parameter(&path, &id, at);
             }
         }
-    }
-
-    pub(crate) fn set_parameter(&mut self, name: &str, value: &str, at: Timestamp) {
-        let version = self.parameters.get(name).map_or(0, |parameter| parameter.version) + 1;
-        self.parameters.insert(name.into(), Parameter { value: value.into(), version, modified_at: at });
     }
 }
 
