@@ -21,6 +21,7 @@ mod security_group_rules;
 mod security_groups;
 mod snapshots;
 mod specification;
+mod stage_permissions;
 mod subnets;
 mod tags;
 mod volumes;

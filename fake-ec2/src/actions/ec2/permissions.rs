@@ -2,11 +2,12 @@
 //!
 //! // fidelity: documented(Service Authorization Reference, Actions, resources, and condition keys for Amazon EC2)
 
-use super::{fleets, run_instances};
+use super::{fleets, run_instances, stage_permissions};
 use crate::actions::permissions::{pass_role, plain};
 use crate::cloud::Cloud;
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::launch_template::LaunchSpecification;
+use crate::cloud::resource::Kind;
 use crate::cloud::tags::Tags;
 use crate::iam::Permission;
 use crate::wire::query::Query;
@@ -36,7 +37,8 @@ pub(crate) fn needed(cloud: &Cloud, action: &str, query: &Query<'_>) -> Vec<Perm
             let ids = query.list("ResourceId").into_iter();
             ids.filter_map(|id| Some(on_resource(cloud, action, id)?.bringing(&tags))).collect()
         }
-        _ => vec![plain("ec2", action, "*").with("ec2:Region", cloud.config.region.as_str())],
+        _ => stage_permissions::needed(cloud, action, query)
+            .unwrap_or_else(|| vec![plain("ec2", action, "*").with("ec2:Region", cloud.config.region.as_str())]),
     }
 }
 
@@ -157,7 +159,7 @@ fn made(market: CapacityType) -> &'static [&'static str] {
 /// Tags on what an action makes are a permission of their own.
 // fidelity: documented(EC2 User Guide, Grant permission to tag resources during creation: ec2:CreateTags with
 // ec2:CreateAction, asked only if tags are given)
-fn tagging<'a>(
+pub(super) fn tagging<'a>(
     cloud: &Cloud,
     action: &str,
     tags: impl IntoIterator<Item = (&'a str, &'a Tags)>,
@@ -170,28 +172,17 @@ fn tagging<'a>(
 
 /// The action on a resource that exists.
 // fidelity: assumed: of a resource that does not exist the action says so, whoever asks.
-fn on_resource(cloud: &Cloud, action: &str, id: &str) -> Option<Permission> {
+pub(super) fn on_resource(cloud: &Cloud, action: &str, id: &str) -> Option<Permission> {
     let tags = cloud.tags_of(id)?;
-    let kind = match id.split('-').next()? {
-        "i" => "instance",
-        "subnet" => "subnet",
-        "sg" => "security-group",
-        "ami" => "image",
-        "lt" => "launch-template",
-        "vol" => "volume",
-        "eni" => "network-interface",
-        "vpc" => "vpc",
-        "sir" => "spot-instances-request",
-        "cr" => "capacity-reservation",
-        _ => "placement-group",
-    };
-    let mut permission = plain("ec2", action, arn(cloud, kind, id)).on_tagged(tags);
+    // Key pairs are named where all others have their ids.
+    let name = cloud.key_pairs.values().find(|pair| pair.id == id).map_or(id, |pair| &pair.name);
+    let mut permission = plain("ec2", action, arn(cloud, Kind::of(id)?.name, name)).on_tagged(tags);
     permission.keys.tags("ec2:ResourceTag", tags);
     Some(permission)
 }
 
 // fidelity: documented(Service Authorization Reference: ARNs of images and snapshots name no account)
-fn arn(cloud: &Cloud, kind: &str, id: &str) -> String {
+pub(super) fn arn(cloud: &Cloud, kind: &str, id: &str) -> String {
     match kind {
         "image" | "snapshot" => format!("arn:aws:ec2:{}::{kind}/{id}", cloud.config.region),
         _ => cloud.arn("ec2", &format!("{kind}/{id}")),
