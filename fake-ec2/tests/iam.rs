@@ -649,3 +649,39 @@ async fn the_prerequisites_can_be_left_out() {
     assert_eq!(code(&account.iam("GetRole", &[("RoleName", &stage.node_role_name)]).await.1), "NoSuchEntity");
     assert!(cloud.cluster("bare").unwrap().access_entries.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stage_is_set_by_whoever_may_touch_each_part_of_it() {
+    let own = "arn:aws:ec2:us-west-2:123456789012";
+    let blue = json!({"StringEquals": {"aws:ResourceTag/team": "blue"}});
+    let mut role = Enforced::with(json!([
+        {"Effect": "Allow", "Action": "ec2:CreateVpc", "Resource": format!("{own}:vpc/*")},
+        {"Effect": "Allow", "Action": "ec2:CreateSubnet", "Resource": [format!("{own}:vpc/*"), format!("{own}:subnet/*")],},
+        {"Effect": "Allow", "Action": "ec2:DeleteVpc", "Resource": "*", "Condition": blue},
+        {"Effect": "Allow", "Action": "ec2:CreateKeyPair", "Resource": format!("{own}:key-pair/mine")},
+    ]));
+    let tagged = [
+        ("CidrBlock", "10.0.0.0/16"),
+        ("TagSpecification.1.ResourceType", "vpc"),
+        ("TagSpecification.1.Tag.1.Key", "team"),
+        ("TagSpecification.1.Tag.1.Value", "blue"),
+    ];
+    assert_eq!(role.call(EC2, "CreateVpc", &tagged).await.0, 403, "tags on creation are a permission of their own");
+    assert_eq!(role.denied(), Some(("ec2:CreateTags".into(), format!("{own}:vpc/*"))));
+    let (status, plain) = role.call(EC2, "CreateVpc", &tagged[..1]).await;
+    assert_eq!(status, 200, "{plain}");
+    let vpc = values(&plain, "vpcId").remove(0);
+    let subnet = [("VpcId", vpc.as_str()), ("CidrBlock", "10.0.0.0/24")];
+    let (status, body) = role.call(EC2, "CreateSubnet", &subnet).await;
+    assert_eq!(status, 200, "{body}");
+    let subnet = values(&body, "subnetId").remove(0);
+    assert_eq!(role.call(EC2, "DeleteSubnet", &[("SubnetId", &subnet)]).await.0, 403);
+    assert_eq!(role.denied(), Some(("ec2:DeleteSubnet".into(), format!("{own}:subnet/{subnet}"))));
+    assert_eq!(role.call(EC2, "DeleteVpc", &[("VpcId", &vpc)]).await.0, 403, "it is not blue");
+    assert_eq!(role.denied(), Some(("ec2:DeleteVpc".into(), format!("{own}:vpc/{vpc}"))));
+    let key = |name: &'static str| [("KeyName", name), ("KeyType", "ed25519")];
+    assert_eq!(role.call(EC2, "CreateKeyPair", &key("mine")).await.0, 200);
+    assert_eq!(role.call(EC2, "CreateKeyPair", &key("yours")).await.0, 403);
+    role.allow(json!([{"Effect": "Allow", "Action": ["ec2:CreateVpc", "ec2:CreateTags"], "Resource": "*"}]));
+    assert_eq!(role.call(EC2, "CreateVpc", &tagged).await.0, 200);
+}

@@ -4,22 +4,8 @@ mod common;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{Account, values};
+use common::{Account, filter, first, values};
 use std::time::Duration;
-
-fn first(xml: &str, element: &str) -> String {
-    values(xml, element).into_iter().next().unwrap_or_else(|| panic!("no {element} in {xml}"))
-}
-
-fn filter<'a>(name: &'a str, value: &'a str) -> [(&'a str, &'a str); 2] {
-    [("Filter.1.Name", name), ("Filter.1.Value.1", value)]
-}
-
-async fn refuses(account: &Account, cases: &[(&str, &[(&str, &str)], &str)]) {
-    for (action, params, code) in cases {
-        assert_eq!(account.refused(action, params).await, (400, (*code).to_owned()), "{action} {params:?}");
-    }
-}
 
 /// Long enough for instances to run and for images to be available.
 async fn a_minute() {
@@ -52,7 +38,7 @@ async fn an_image_of_an_instance_is_pending_and_then_available() {
         ("TagSpecification.2.Tag.1.Key", "team"),
         ("TagSpecification.2.Tag.1.Value", "red"),
     ];
-    refuses(&account, &[("CreateImage", &params, "IncorrectInstanceState")]).await;
+    account.refuses(&[("CreateImage", &params, "IncorrectInstanceState")]).await;
     a_minute().await;
     let image = first(&account.ok("CreateImage", &params).await, "imageId");
     let run = [
@@ -64,7 +50,7 @@ async fn an_image_of_an_instance_is_pending_and_then_available() {
     ];
     let pending = account.ok("DescribeImages", &[("ImageId.1", &image)]).await;
     assert_eq!(first(&pending, "imageState"), "pending");
-    refuses(&account, &[("RunInstances", &run, "InvalidAMIID.Unavailable")]).await;
+    account.refuses(&[("RunInstances", &run, "InvalidAMIID.Unavailable")]).await;
     a_minute().await;
     let described = account.ok("DescribeImages", &[("Owner.1", "self")]).await;
     for (element, value) in [
@@ -101,22 +87,20 @@ async fn a_deregistered_image_launches_nothing_more() {
     ];
     let instance = first(&account.ok("RunInstances", &run).await, "instanceId");
     let snapshot = first(&account.ok("DescribeImages", &[("ImageId.1", &image)]).await, "snapshotId");
-    refuses(&account, &[("DeleteSnapshot", &[("SnapshotId", &snapshot)], "InvalidSnapshot.InUse")]).await;
+    account.refuses(&[("DeleteSnapshot", &[("SnapshotId", &snapshot)], "InvalidSnapshot.InUse")]).await;
     account.ok("DeregisterImage", &[("ImageId", &image)]).await;
     a_minute().await;
     let described = account.ok("DescribeInstances", &[("InstanceId.1", &instance)]).await;
     assert_eq!(values(&described, "name").first().map(String::as_str), Some("running"), "what was launched goes on");
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("RunInstances", &run, "InvalidAMIID.Unavailable"),
             ("DeregisterImage", &[("ImageId", &image)], "InvalidAMIID.Unavailable"),
             ("DescribeImages", &[("ImageId.1", &image)], "InvalidAMIID.NotFound"),
-        ],
-    )
-    .await;
+        ])
+        .await;
     account.ok("DeleteSnapshot", &[("SnapshotId", &snapshot)]).await;
-    refuses(&account, &[("DeleteSnapshot", &[("SnapshotId", &snapshot)], "InvalidSnapshot.NotFound")]).await;
+    account.refuses(&[("DeleteSnapshot", &[("SnapshotId", &snapshot)], "InvalidSnapshot.NotFound")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,9 +135,8 @@ async fn images_are_registered_from_snapshots() {
     let smaller = [params.as_slice(), &[("BlockDeviceMapping.1.Ebs.VolumeSize", "10"), ("Name", "third")]].concat();
     let named = |name: &'static str| [("InstanceId", instance.as_str()), ("Name", name)];
     let long = "n".repeat(129);
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("RegisterImage", &params, "InvalidAMIName.Duplicate"),
             ("RegisterImage", &smaller, "InvalidBlockDeviceMapping"),
             ("RegisterImage", &[("Name", "third")], "MissingParameter"),
@@ -167,9 +150,8 @@ async fn images_are_registered_from_snapshots() {
             ("CreateImage", &[("Name", "fourth")], "MissingParameter"),
             ("CreateImage", &[("InstanceId", "i-0"), ("Name", "fourth")], "InvalidInstanceID.NotFound"),
             ("CreateImage", &[("InstanceId", "x"), ("Name", "fourth")], "InvalidInstanceID.Malformed"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,15 +181,13 @@ async fn copies_are_images_of_their_own() {
     let described = account.ok("DescribeImages", &[("ImageId.1", &copy)]).await;
     assert_eq!((first(&described, "architecture"), first(&described, "isPublic")), ("arm64".into(), "false".into()));
     let from = |region: &'static str| [("SourceImageId", image.as_str()), ("SourceRegion", region), ("Name", "other")];
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("CopyImage", &from("us-east-1"), "InvalidAMIID.NotFound"),
             ("CopyImage", &from("mars-1"), "InvalidRegion"),
             ("CopyImage", &from("us-east-1")[..2], "MissingParameter"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,9 +212,8 @@ async fn owners_say_who_may_launch_their_images() {
     let foreign = [("ImageId", public.as_str()), ("Description.Value", "mine")];
     assert_eq!(account.refused("ModifyImageAttribute", &foreign).await, (403, "AuthFailure".into()));
     assert_eq!(account.refused("DeregisterImage", &foreign[..1]).await, (403, "AuthFailure".into()));
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("ModifyImageAttribute", &[id], "InvalidParameterCombination"),
             ("ModifyImageAttribute", &[id, ("LaunchPermission.Add.1.UserId", "me")], "InvalidAMIAttributeItemValue"),
             ("ModifyImageAttribute", &[id, ("LaunchPermission.Add.1.Group", "some")], "InvalidAMIAttributeItemValue"),
@@ -242,9 +221,8 @@ async fn owners_say_who_may_launch_their_images() {
             ("ResetImageAttribute", &[id, ("Attribute", "description")], "InvalidParameterValue"),
             ("DescribeImageAttribute", &[id, ("Attribute", "colour")], "InvalidParameterValue"),
             ("DescribeImageAttribute", &[("ImageId", "x"), ("Attribute", "bootMode")], "InvalidAMIID.Malformed"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,15 +235,13 @@ async fn owners_deprecate_their_images() {
     account.ok("DisableImageDeprecation", &[id]).await;
     let described = account.ok("DescribeImages", &[("ImageId.1", &image)]).await;
     assert!(values(&described, "deprecationTime").is_empty());
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("EnableImageDeprecation", &[id, ("DeprecateAt", "2025-01-01T00:00:00Z")], "InvalidParameterValue"),
             ("EnableImageDeprecation", &[id, ("DeprecateAt", "2037-01-01T00:00:00Z")], "InvalidParameterValue"),
             ("EnableImageDeprecation", &[id], "MissingParameter"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,16 +271,14 @@ async fn images_are_found_by_every_kind_of_filter() {
     ] {
         assert!(account.ok("DescribeImages", &filter(name, value)).await.contains(&image), "{name}");
     }
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("DescribeImages", &filter("colour", "blue"), "InvalidParameterValue"),
             ("DescribeImages", &[("Owner.1", "me")], "InvalidUserID.Malformed"),
             ("DescribeSnapshots", &filter("colour", "blue"), "InvalidParameterValue"),
             ("DescribeSnapshots", &[("SnapshotId.1", "x")], "InvalidSnapshotID.Malformed"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,9 +309,8 @@ async fn key_pairs_are_made_described_and_deleted() {
     account.ok("DeleteKeyPair", &[("KeyName", "mine")]).await;
     let nonsense = STANDARD.encode("ssh-rsa AAAA nobody");
     let ed25519 = |name: &'static str| [("KeyName", name), ("KeyType", "ed25519")];
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("CreateKeyPair", &ed25519("again"), "InvalidKeyPair.Duplicate"),
             ("CreateKeyPair", &ed25519(" again"), "InvalidParameterValue"),
             ("CreateKeyPair", &[("KeyName", "rsa")], "UnsupportedOperation"),
@@ -349,9 +322,8 @@ async fn key_pairs_are_made_described_and_deleted() {
             ("DescribeKeyPairs", &[("KeyName.1", "mine")], "InvalidKeyPair.NotFound"),
             ("DescribeKeyPairs", &[("KeyPairId.1", "key-0")], "InvalidKeyPair.NotFound"),
             ("DeleteKeyPair", &[], "MissingParameter"),
-        ],
-    )
-    .await;
+        ])
+        .await;
 }
 
 /// A key of 2,048 bits and the figures that OpenSSL 3 and OpenSSH 9 give for it and for one of Ed25519.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Account, values};
+use common::{Account, filter, first, values};
 
 /// An account without a network, and helpers that answer one element of what was made.
 struct Stage(Account);
@@ -31,21 +31,6 @@ impl Stage {
         let params = [("VpcId", vpc), ("GroupName", name), ("GroupDescription", "for tests")];
         self.made("CreateSecurityGroup", "groupId", &params).await
     }
-
-    /// The code of each refusal, which all come with status 400.
-    async fn refuses(&self, cases: &[(&str, &[(&str, &str)], &str)]) {
-        for (action, params, code) in cases {
-            assert_eq!(self.0.refused(action, params).await, (400, (*code).to_owned()), "{action} {params:?}");
-        }
-    }
-}
-
-fn first(xml: &str, element: &str) -> String {
-    values(xml, element).into_iter().next().unwrap_or_else(|| panic!("no {element} in {xml}"))
-}
-
-fn filter<'a>(name: &'a str, value: &'a str) -> [(&'a str, &'a str); 2] {
-    [("Filter.1.Name", name), ("Filter.1.Value.1", value)]
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,26 +69,27 @@ async fn a_vpc_is_kept_by_what_is_in_it() {
     let vpc = stage.vpc("10.0.0.0/16").await;
     let kept = [("VpcId", vpc.as_str())];
     let subnet = stage.subnet(&vpc, "10.0.0.0/24").await;
-    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
     stage.0.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
     let group = stage.group(&vpc, "web").await;
-    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
     stage.0.ok("DeleteSecurityGroup", &[("GroupId", &group)]).await;
     let gateway = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
     stage.0.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
-    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
     stage.0.ok("DetachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
     let table = stage.made("CreateRouteTable", "routeTableId", &[("VpcId", &vpc)]).await;
-    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
     stage.0.ok("DeleteRouteTable", &[("RouteTableId", &table)]).await;
     stage.0.ok("DeleteVpc", &kept).await;
-    stage.refuses(&[("DeleteVpc", &kept, "InvalidVpcID.NotFound")]).await;
+    stage.0.refuses(&[("DeleteVpc", &kept, "InvalidVpcID.NotFound")]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_no_vpc_can_be_is_refused() {
     let stage = Stage::new().await;
     stage
+        .0
         .refuses(&[
             ("CreateVpc", &[], "MissingParameter"),
             ("CreateVpc", &[("CidrBlock", "10.0.0.0/15")], "InvalidVpc.Range"),
@@ -132,7 +118,7 @@ async fn what_no_vpc_can_be_is_refused() {
     for network in 0..3 {
         stage.vpc(&format!("10.{network}.0.0/16")).await;
     }
-    stage.refuses(&[("CreateVpc", &[("CidrBlock", "10.9.0.0/16")], "VpcLimitExceeded")]).await;
+    stage.0.refuses(&[("CreateVpc", &[("CidrBlock", "10.9.0.0/16")], "VpcLimitExceeded")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,6 +131,7 @@ async fn attributes_of_a_vpc_are_changed_one_at_a_time() {
     assert_eq!(first(&stage.0.ok("DescribeVpcAttribute", &asked).await, "value"), "true");
     let both = [("VpcId", &*vpc), ("EnableDnsHostnames.Value", "true"), ("EnableDnsSupport.Value", "true")];
     stage
+        .0
         .refuses(&[
             ("ModifyVpcAttribute", &both, "InvalidParameterCombination"),
             ("DescribeVpcAttribute", &[("VpcId", &vpc), ("Attribute", "colour")], "InvalidParameterValue"),
@@ -157,13 +144,14 @@ async fn further_ranges_make_room_for_subnets() {
     let stage = Stage::new().await;
     let vpc = stage.vpc("10.0.0.0/24").await;
     let params = [("VpcId", vpc.as_str()), ("CidrBlock", "10.1.0.0/24")];
-    stage.refuses(&[("CreateSubnet", &params, "InvalidSubnet.Range")]).await;
+    stage.0.refuses(&[("CreateSubnet", &params, "InvalidSubnet.Range")]).await;
     let association = stage.made("AssociateVpcCidrBlock", "associationId", &params).await;
     let subnet = stage.subnet(&vpc, "10.1.0.0/25").await;
     let described = stage.0.ok("DescribeVpcs", &filter("cidr-block-association.cidr-block", "10.1.0.0/24")).await;
     assert_eq!(values(&described, "associationId").len(), 2);
     let primary = values(&described, "associationId").into_iter().find(|id| *id != association).unwrap();
     stage
+        .0
         .refuses(&[
             ("AssociateVpcCidrBlock", &params, "CidrConflict"),
             ("DisassociateVpcCidrBlock", &[("AssociationId", &association)], "DependencyViolation"),
@@ -201,7 +189,7 @@ async fn the_default_vpc_has_a_public_subnet_in_each_zone() {
     let attributes = stage.0.ok("DescribeAccountAttributes", &[("AttributeName.1", "default-vpc")]).await;
     assert_eq!(first(&attributes, "attributeValue"), vpc);
     let zone = [("AvailabilityZone", "us-west-2a")];
-    stage.refuses(&[("CreateDefaultSubnet", &zone, "DefaultSubnetAlreadyExistsInAvailabilityZone")]).await;
+    stage.0.refuses(&[("CreateDefaultSubnet", &zone, "DefaultSubnetAlreadyExistsInAvailabilityZone")]).await;
     let in_zone = [
         filter("vpc-id", &vpc).to_vec(),
         vec![("Filter.2.Name", "availability-zone"), ("Filter.2.Value.1", "us-west-2a")],
@@ -221,6 +209,7 @@ async fn without_a_default_vpc_its_subnets_are_refused() {
     let stage = Stage(Account::new());
     let group = [("GroupName", "web"), ("GroupDescription", "for tests")];
     stage
+        .0
         .refuses(&[
             ("CreateDefaultSubnet", &[("AvailabilityZone", "us-west-2a")], "DefaultVpcDoesNotExist"),
             ("CreateSecurityGroup", &group, "VPCIdNotSpecified"),
@@ -239,6 +228,7 @@ async fn subnets_lie_within_their_vpc_and_apart() {
     let with = |cidr: &'static str| [("VpcId", vpc.as_str()), ("CidrBlock", cidr)];
     let both = [zone.to_vec(), vec![("AvailabilityZone", "us-west-2a")]].concat();
     stage
+        .0
         .refuses(&[
             ("CreateSubnet", &with("10.0.1.128/25"), "InvalidSubnet.Conflict"),
             ("CreateSubnet", &with("10.0.0.0/16"), "InvalidSubnet.Conflict"),
@@ -262,6 +252,7 @@ async fn subnets_lie_within_their_vpc_and_apart() {
     let found = stage.0.ok("DescribeSubnets", &filter("subnet-arn", &format!("*{subnet}"))).await;
     assert_eq!(first(&found, "mapPublicIpOnLaunch"), "true");
     stage
+        .0
         .refuses(&[
             (
                 "ModifySubnetAttribute",
@@ -282,6 +273,7 @@ async fn security_groups_have_names_of_their_own() {
     let default = stage.0.ok("DescribeSecurityGroups", &filter("vpc-id", &vpc)).await;
     let default = values(&default, "groupId").into_iter().find(|id| *id != group).unwrap();
     stage
+        .0
         .refuses(&[
             ("CreateSecurityGroup", &named("web"), "InvalidGroup.Duplicate"),
             ("CreateSecurityGroup", &named("WEB"), "InvalidGroup.Duplicate"),
@@ -353,7 +345,7 @@ async fn rules_are_authorized_described_and_revoked() {
     assert_eq!(values(&tagged, "securityGroupRuleId").len(), 6);
     let of_group = stage.0.ok("DescribeSecurityGroupRules", &filter("group-id", &web)).await;
     assert_eq!(values(&of_group, "isEgress").iter().filter(|egress| *egress == "true").count(), 1, "the default rule");
-    stage.refuses(&[("DeleteSecurityGroup", &[("GroupId", &other)], "DependencyViolation")]).await;
+    stage.0.refuses(&[("DeleteSecurityGroup", &[("GroupId", &other)], "DependencyViolation")]).await;
     let revoked =
         stage.0.ok("RevokeSecurityGroupIngress", &[[("GroupId", web.as_str())].as_slice(), &HTTPS].concat()).await;
     assert_eq!((values(&revoked, "cidrIpv4"), first(&revoked, "return")), (vec!["10.0.0.0/8".into()], "true".into()));
@@ -362,6 +354,7 @@ async fn rules_are_authorized_described_and_revoked() {
     assert_eq!(first(&revoked, "referencedGroupId"), other);
     stage.0.ok("DeleteSecurityGroup", &[("GroupId", &other)]).await;
     stage
+        .0
         .refuses(&[
             ("RevokeSecurityGroupIngress", &by_id, "InvalidSecurityGroupRuleId.NotFound"),
             (
@@ -395,7 +388,7 @@ async fn rules_that_cannot_be_are_refused() {
     ]);
     for (port, of) in [("65536", "80"), ("80", "79"), ("-1", "80")] {
         let params = permission(&[("IpProtocol", "tcp"), ("FromPort", port), ("ToPort", of), ("CidrIp", "10.0.0.0/8")]);
-        stage.refuses(&[("AuthorizeSecurityGroupIngress", &params, "InvalidParameterValue")]).await;
+        stage.0.refuses(&[("AuthorizeSecurityGroupIngress", &params, "InvalidParameterValue")]).await;
     }
     let no_port = permission(&[("IpProtocol", "tcp"), ("CidrIp", "10.0.0.0/8")]);
     let no_peer = permission(&[("IpPermissions.1.IpProtocol", "-1")]);
@@ -408,6 +401,7 @@ async fn rules_that_cannot_be_are_refused() {
         ("IpPermissions.1.IpRanges.1.Description", "caf\u{e9}"),
     ]);
     stage
+        .0
         .refuses(&[
             ("AuthorizeSecurityGroupIngress", &https, "InvalidPermission.Duplicate"),
             ("AuthorizeSecurityGroupEgress", &https, "InvalidPermission.Duplicate"),
@@ -431,7 +425,7 @@ async fn rules_that_cannot_be_are_refused() {
     let mut too_many = permission(&[("IpPermissions.1.IpProtocol", "-1")]);
     too_many.extend(many.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     // With the one there is, 61.
-    stage.refuses(&[("AuthorizeSecurityGroupIngress", &too_many, "RulesPerSecurityGroupLimitExceeded")]).await;
+    stage.0.refuses(&[("AuthorizeSecurityGroupIngress", &too_many, "RulesPerSecurityGroupLimitExceeded")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -496,6 +490,7 @@ async fn rules_are_modified_by_id_and_described_anew() {
     let described = stage.0.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
     assert!(values(&described, "description").is_empty(), "none given removes it");
     stage
+        .0
         .refuses(&[
             ("UpdateSecurityGroupRuleDescriptionsIngress", &own, "MissingParameter"),
             ("UpdateSecurityGroupRuleDescriptionsIngress", &https, "InvalidPermission.NotFound"),
@@ -522,6 +517,7 @@ async fn a_gateway_belongs_to_one_vpc() {
         (gateway.clone(), "available".into())
     );
     stage
+        .0
         .refuses(&[
             (
                 "AttachInternetGateway",
@@ -546,6 +542,7 @@ async fn a_gateway_belongs_to_one_vpc() {
     stage.0.ok("DetachInternetGateway", &params).await;
     stage.0.ok("DeleteInternetGateway", &[("InternetGatewayId", &gateway)]).await;
     stage
+        .0
         .refuses(&[("DeleteInternetGateway", &[("InternetGatewayId", &gateway)], "InvalidInternetGatewayID.NotFound")])
         .await;
 }
@@ -560,15 +557,17 @@ async fn routes_lead_through_gateways_of_their_vpc() {
     let table = first(&created, "routeTableId");
     assert_eq!(first(&again, "routeTableId"), table, "the same token makes one table");
     stage
+        .0
         .refuses(&[("CreateRouteTable", &[("VpcId", &other), ("ClientToken", "once")], "IdempotentParameterMismatch")])
         .await;
     let everywhere = [("RouteTableId", &*table), ("DestinationCidrBlock", "0.0.0.0/0"), ("GatewayId", &*gateway)];
-    stage.refuses(&[("CreateRoute", &everywhere, "InvalidParameterValue")]).await;
+    stage.0.refuses(&[("CreateRoute", &everywhere, "InvalidParameterValue")]).await;
     stage.0.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
     stage.0.ok("CreateRoute", &everywhere).await;
     let two_ends = [everywhere.as_slice(), &[("DestinationIpv6CidrBlock", "::/0")]].concat();
     let local = [("RouteTableId", &*table), ("DestinationCidrBlock", "10.0.0.0/16")];
     stage
+        .0
         .refuses(&[
             ("CreateRoute", &everywhere, "RouteAlreadyExists"),
             ("CreateRoute", &everywhere[..2], "MissingParameter"),
@@ -626,6 +625,7 @@ async fn a_subnet_has_one_route_table() {
         .await;
     let (main_table, main_association) = (first(&main, "routeTableId"), first(&main, "routeTableAssociationId"));
     stage
+        .0
         .refuses(&[
             ("AssociateRouteTable", &params, "Resource.AlreadyAssociated"),
             ("AssociateRouteTable", &[("RouteTableId", &second), ("SubnetId", &subnet)], "Resource.AlreadyAssociated"),
@@ -677,6 +677,7 @@ async fn interfaces_of_instances_hold_subnets_and_groups() {
     let tags = account.ok("DescribeTags", &filter("resource-type", "network-interface")).await;
     assert_eq!((first(&tags, "resourceId"), first(&tags, "value")), (interface.clone(), "blue".into()));
     stage
+        .0
         .refuses(&[
             ("DeleteSubnet", &[("SubnetId", subnet)], "DependencyViolation"),
             ("DeleteSecurityGroup", &[("GroupId", group)], "DependencyViolation"),
@@ -687,7 +688,7 @@ async fn interfaces_of_instances_hold_subnets_and_groups() {
     account.ok("TerminateInstances", &[("InstanceId.1", &id)]).await;
     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     let gone = [("NetworkInterfaceId.1", interface.as_str())];
-    stage.refuses(&[("DescribeNetworkInterfaces", &gone, "InvalidNetworkInterfaceID.NotFound")]).await;
+    stage.0.refuses(&[("DescribeNetworkInterfaces", &gone, "InvalidNetworkInterfaceID.NotFound")]).await;
     account.ok("DeleteSubnet", &[("SubnetId", subnet)]).await;
     account.ok("DeleteSecurityGroup", &[("GroupId", group)]).await;
 }
@@ -706,6 +707,7 @@ async fn interfaces_by_themselves_take_an_address() {
     let outside = [("SubnetId", &*subnet), ("PrivateIpAddress", "10.0.1.9")];
     let foreign = [("SubnetId", &*subnet), ("SecurityGroupId.1", &*stage.0.setup.security_group_id)];
     stage
+        .0
         .refuses(&[
             ("CreateNetworkInterface", &named, "InvalidIPAddress.InUse"),
             ("CreateNetworkInterface", &outside, "InvalidParameterValue"),
@@ -730,6 +732,7 @@ async fn regions_zones_and_lists_are_told() {
     let managed = stage.0.ok("DescribeManagedPrefixLists", &filter("owner-id", "AWS")).await;
     assert_eq!(values(&managed, "prefixListName").len(), 2);
     stage
+        .0
         .refuses(&[
             ("DescribeRegions", &[("RegionName.1", "mars-1")], "InvalidParameterValue"),
             ("DescribeAvailabilityZones", &[("ZoneId.1", "mars-az1")], "InvalidParameterValue"),
@@ -774,6 +777,7 @@ async fn every_kind_takes_tags() {
     assert!(values(&stage.0.ok("DescribeTags", &filter("resource-id", &ids[0].1)).await, "key").is_empty());
     let (key, value) = ("k".repeat(129), "v".repeat(257));
     stage
+        .0
         .refuses(&[
             ("CreateTags", &[("ResourceId.1", "unicorn-1"), ("Tag.1.Key", "a")], "InvalidID"),
             ("CreateTags", &[("ResourceId.1", "rtb-0"), ("Tag.1.Key", "a")], "InvalidRouteTableID.NotFound"),

@@ -2,22 +2,8 @@
 
 mod common;
 
-use common::{Account, values};
+use common::{Account, filter, first, values};
 use std::time::Duration;
-
-fn first(xml: &str, element: &str) -> String {
-    values(xml, element).into_iter().next().unwrap_or_else(|| panic!("no {element} in {xml}"))
-}
-
-fn filter<'a>(name: &'a str, value: &'a str) -> [(&'a str, &'a str); 2] {
-    [("Filter.1.Name", name), ("Filter.1.Value.1", value)]
-}
-
-async fn refuses(account: &Account, cases: &[(&str, &[(&str, &str)], &str)]) {
-    for (action, params, code) in cases {
-        assert_eq!(account.refused(action, params).await, (400, (*code).to_owned()), "{action} {params:?}");
-    }
-}
 
 async fn a_minute() {
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -59,7 +45,7 @@ async fn volumes_of_instances_are_described() {
     }
     account.ok("TerminateInstances", &[("InstanceId.1", &id)]).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    refuses(&account, &[("DescribeVolumes", &[("VolumeId.1", &root)], "InvalidVolume.NotFound")]).await;
+    account.refuses(&[("DescribeVolumes", &[("VolumeId.1", &root)], "InvalidVolume.NotFound")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,42 +54,38 @@ async fn volumes_are_created_attached_detached_and_deleted() {
     let instance = account.launch("on-demand", "m5.large").await;
     let (here, there) = (volume(&account, "us-west-2a").await, volume(&account, "us-west-2b").await);
     let attach = [("VolumeId", &*here), ("InstanceId", &*instance), ("Device", "/dev/sdf")];
-    refuses(&account, &[("AttachVolume", &attach, "IncorrectState")]).await;
+    account.refuses(&[("AttachVolume", &attach, "IncorrectState")]).await;
     a_minute().await;
     let elsewhere = [("VolumeId", &*there), ("InstanceId", &*instance), ("Device", "/dev/sdf")];
     let taken = [("VolumeId", &*here), ("InstanceId", &*instance), ("Device", "/dev/xvda")];
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("AttachVolume", &elsewhere, "InvalidVolume.ZoneMismatch"),
             ("AttachVolume", &taken, "InvalidParameterValue"),
             ("AttachVolume", &attach[..2], "MissingParameter"),
             ("DetachVolume", &[("VolumeId", &here)], "IncorrectState"),
-        ],
-    )
-    .await;
+        ])
+        .await;
     assert_eq!(first(&account.ok("AttachVolume", &attach).await, "status"), "attaching");
     let described = account.ok("DescribeInstances", &[("InstanceId.1", &instance)]).await;
     assert!(values(&described, "volumeId").contains(&here), "{described}");
     let described = account.ok("DescribeVolumes", &[("VolumeId.1", &here)]).await;
     assert_eq!((first(&described, "status"), first(&described, "instanceId")), ("in-use".into(), instance.clone()));
     let root = first(&account.ok("DescribeVolumes", &filter("attachment.device", "/dev/xvda")).await, "volumeId");
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("AttachVolume", &attach, "VolumeInUse"),
             ("DeleteVolume", &[("VolumeId", &here)], "VolumeInUse"),
             ("DetachVolume", &[("VolumeId", &root)], "OperationNotPermitted"),
             ("DetachVolume", &[("VolumeId", &here), ("Device", "/dev/sdg")], "InvalidAttachment.NotFound"),
-        ],
-    )
-    .await;
+        ])
+        .await;
     let detached = account.ok("DetachVolume", &[("VolumeId", &here), ("InstanceId", &instance)]).await;
     assert_eq!((first(&detached, "status"), first(&detached, "device")), ("detaching".into(), "/dev/sdf".into()));
     let described = account.ok("DescribeVolumes", &[("VolumeId.1", &here)]).await;
     assert_eq!(values(&described, "status"), ["available"]);
     account.ok("DeleteVolume", &[("VolumeId", &here)]).await;
-    refuses(&account, &[("DeleteVolume", &[("VolumeId", &here)], "InvalidVolume.NotFound")]).await;
+    account.refuses(&[("DeleteVolume", &[("VolumeId", &here)], "InvalidVolume.NotFound")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,9 +106,8 @@ async fn volumes_that_cannot_be_are_refused() {
     let account = Account::new();
     let zone = ("AvailabilityZone", "us-west-2a");
     let sized = |kind: &'static str, size: &'static str| [zone, ("VolumeType", kind), ("Size", size)];
-    refuses(
-        &account,
-        &[
+    account
+        .refuses(&[
             ("CreateVolume", &[("Size", "8")], "MissingParameter"),
             ("CreateVolume", &[zone], "MissingParameter"),
             ("CreateVolume", &[("AvailabilityZone", "mars-1a"), ("Size", "8")], "InvalidZone.NotFound"),
@@ -144,9 +125,8 @@ async fn volumes_that_cannot_be_are_refused() {
             ("CreateVolume", &[zone, ("Size", "8"), ("KmsKeyId", "k")], "InvalidParameterDependency"),
             ("DescribeVolumes", &[("VolumeId.1", "x")], "InvalidVolumeID.Malformed"),
             ("DescribeVolumes", &filter("colour", "blue"), "InvalidParameterValue"),
-        ],
-    )
-    .await;
+        ])
+        .await;
     let made = account.ok("CreateVolume", &[zone, ("Size", "100"), ("ClientToken", "once")]).await;
     let again = account.ok("CreateVolume", &[zone, ("Size", "100"), ("ClientToken", "once")]).await;
     assert_eq!(first(&made, "volumeId"), first(&again, "volumeId"));
@@ -165,5 +145,5 @@ async fn snapshots_and_volumes_are_made_of_each_other() {
     let restored = account.ok("CreateVolume", &[("AvailabilityZone", "us-west-2b"), ("SnapshotId", &snapshot)]).await;
     assert_eq!((first(&restored, "size"), first(&restored, "snapshotId")), ("8".into(), snapshot.clone()));
     let smaller = [("AvailabilityZone", "us-west-2b"), ("SnapshotId", &*snapshot), ("Size", "4")];
-    refuses(&account, &[("CreateVolume", &smaller, "InvalidParameterValue")]).await;
+    account.refuses(&[("CreateVolume", &smaller, "InvalidParameterValue")]).await;
 }

@@ -218,6 +218,8 @@ impl Cloud {
         if let Some(instance) = self.instances.get_mut(instance_id) {
             instance.volumes.push(volume.clone());
         }
+        self.instance_revision += 1;
+        self.revision += 1;
         Ok(volume)
     }
 
@@ -248,6 +250,8 @@ impl Cloud {
         let (owner, zone, zone_id) = (instance.id.clone(), instance.zone.clone(), instance.zone_id.clone());
         let volume = self.instances.get_mut(&owner).expect("it was found above").volumes.remove(index);
         self.parts.remove(id);
+        self.instance_revision += 1;
+        self.revision += 1;
         let free = FreeVolume { volume: volume.clone(), zone, zone_id, ready_at: now };
         self.volumes.insert(id.into(), free);
         Ok((owner, volume))

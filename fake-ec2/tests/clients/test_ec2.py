@@ -2,6 +2,9 @@
 
 import base64
 import datetime
+import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -312,9 +315,9 @@ def test_spot_prices_are_below_on_demand_and_by_zone(shared):
 
 
 def test_an_action_that_is_not_there_is_refused_as_ec2_refuses_unknown_ones(shared, refused):
-    code, message, status = refused(shared.client("ec2").describe_volumes)
+    code, message, status = refused(shared.client("ec2").describe_vpc_peering_connections)
     assert (code, status) == ("InvalidAction", 400)
-    assert message == "The action DescribeVolumes is not valid for this web service."
+    assert message == "The action DescribeVpcPeeringConnections is not valid for this web service."
 
 
 def test_a_lost_reply_is_a_broken_connection_that_botocore_retries(fresh):
@@ -327,3 +330,213 @@ def test_a_lost_reply_is_a_broken_connection_that_botocore_retries(fresh):
     ec2 = boto3.client("ec2", endpoint_url=fresh.url, region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
     answer = ec2.describe_vpcs()
     assert answer["ResponseMetadata"]["RetryAttempts"] == 1 and len(answer["Vpcs"]) == 1
+
+
+def test_a_network_is_set_up_and_taken_down(fresh):
+    ec2 = fresh.client("ec2")
+    tags = [{"ResourceType": "vpc", "Tags": [{"Key": "team", "Value": "blue"}]}]
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags)["Vpc"]
+    vpc_id = vpc["VpcId"]
+    ec2.get_waiter("vpc_available").wait(VpcIds=[vpc_id])
+    assert vpc["Tags"] == [{"Key": "team", "Value": "blue"}]
+    ec2.modify_vpc_attribute(VpcId=vpc_id, EnableDnsHostnames={"Value": True})
+    assert ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")["EnableDnsHostnames"] == {"Value": True}
+    subnet = ec2.create_subnet(VpcId=vpc_id, CidrBlock="10.0.1.0/24", AvailabilityZone="us-west-2b")["Subnet"]
+    ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch={"Value": True})
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc_id)
+    table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    association = ec2.associate_route_table(RouteTableId=table, SubnetId=subnet["SubnetId"])
+    assert association["AssociationState"] == {"State": "associated"}
+    (described,) = ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"]
+    assert [route["GatewayId"] for route in described["Routes"]] == ["local", gateway]
+    group = ec2.create_security_group(GroupName="web", Description="for tests", VpcId=vpc_id)["GroupId"]
+    answer = ec2.authorize_security_group_ingress(
+        GroupId=group,
+        IpPermissions=[
+            {
+                "IpProtocol": "tcp",
+                "FromPort": 443,
+                "ToPort": 443,
+                "IpRanges": [{"CidrIp": "0.0.0.0/0", "Description": "everybody"}],
+                "Ipv6Ranges": [{"CidrIpv6": "::/0"}],
+                "UserIdGroupPairs": [{"GroupId": group}],
+            }
+        ],
+    )
+    rules = answer["SecurityGroupRules"]
+    assert [rule.get("CidrIpv4") or rule.get("CidrIpv6") or rule["ReferencedGroupInfo"]["GroupId"] for rule in rules] == [
+        "0.0.0.0/0",
+        "::/0",
+        group,
+    ]
+    (described,) = ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
+    (permission,) = described["IpPermissions"]
+    assert permission["IpRanges"] == [{"CidrIp": "0.0.0.0/0", "Description": "everybody"}]
+    # What was described can be revoked as it is.
+    ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=described["IpPermissions"])
+    assert ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"][0]["IpPermissions"] == []
+    instance = ec2.run_instances(
+        ImageId=fresh.image(),
+        InstanceType="m5.large",
+        SubnetId=subnet["SubnetId"],
+        SecurityGroupIds=[group],
+        MinCount=1,
+        MaxCount=1,
+    )["Instances"][0]["InstanceId"]
+    (interface,) = ec2.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [group]}])["NetworkInterfaces"]
+    assert (interface["Attachment"]["InstanceId"], interface["SubnetId"]) == (instance, subnet["SubnetId"])
+    ec2.terminate_instances(InstanceIds=[instance])
+    waiter = ec2.get_waiter("instance_terminated")
+    waiter.config.delay = 1
+    waiter.wait(InstanceIds=[instance])
+    ec2.delete_security_group(GroupId=group)
+    ec2.disassociate_route_table(AssociationId=association["AssociationId"])
+    ec2.delete_route_table(RouteTableId=table)
+    ec2.detach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc_id)
+    ec2.delete_internet_gateway(InternetGatewayId=gateway)
+    ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    ec2.delete_vpc(VpcId=vpc_id)
+
+
+def test_the_default_vpc_is_as_documented(fresh):
+    ec2 = fresh.client("ec2")
+    vpc = ec2.create_default_vpc()["Vpc"]
+    assert (vpc["IsDefault"], vpc["CidrBlock"]) == (True, "172.31.0.0/16")
+    subnets = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
+    assert len(subnets) == len(ec2.describe_availability_zones()["AvailabilityZones"])
+    resource = boto3_resource(fresh)
+    assert [group.group_name for group in resource.Vpc(vpc["VpcId"]).security_groups.all()] == ["default"]
+
+
+def boto3_resource(cloud):
+    """The older, object-like interface of boto3."""
+    import boto3
+
+    return boto3.resource(
+        "ec2",
+        endpoint_url=cloud.url,
+        region_name=cloud.environment["AWS_REGION"],
+        aws_access_key_id=cloud.environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=cloud.environment["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def test_images_snapshots_and_volumes(fresh):
+    ec2 = fresh.client("ec2")
+    (instance,) = fresh.launch()
+    waiter = ec2.get_waiter("instance_running")
+    waiter.config.delay = 1
+    waiter.wait(InstanceIds=[instance])
+    image = ec2.create_image(InstanceId=instance, Name="golden", NoReboot=True)["ImageId"]
+    waiter = ec2.get_waiter("image_available")
+    waiter.config.delay = 1
+    waiter.wait(ImageIds=[image])
+    (described,) = ec2.describe_images(Owners=["self"])["Images"]
+    (device,) = described["BlockDeviceMappings"]
+    ec2.modify_image_attribute(ImageId=image, LaunchPermission={"Add": [{"UserId": "210987654321"}]})
+    permissions = ec2.describe_image_attribute(ImageId=image, Attribute="launchPermission")["LaunchPermissions"]
+    assert permissions == [{"UserId": "210987654321"}]
+    (snapshot,) = ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]
+    assert (snapshot["SnapshotId"], snapshot["State"]) == (device["Ebs"]["SnapshotId"], "completed")
+    copy = ec2.copy_image(SourceImageId=image, SourceRegion="us-west-2", Name="copy")["ImageId"]
+    assert ec2.describe_images(ImageIds=[copy])["Images"][0]["SourceImageId"] == image
+    ec2.deregister_image(ImageId=image)
+    ec2.delete_snapshot(SnapshotId=snapshot["SnapshotId"])
+    volume = ec2.create_volume(AvailabilityZone="us-west-2a", Size=10, VolumeType="gp3")["VolumeId"]
+    waiter = ec2.get_waiter("volume_available")
+    waiter.config.delay = 1
+    waiter.wait(VolumeIds=[volume])
+    ec2.attach_volume(VolumeId=volume, InstanceId=instance, Device="/dev/sdf")
+    ec2.get_waiter("volume_in_use").wait(VolumeIds=[volume])
+    mappings = ec2.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][0]["BlockDeviceMappings"]
+    assert [mapping["DeviceName"] for mapping in mappings] == ["/dev/xvda", "/dev/sdf"]
+    ec2.detach_volume(VolumeId=volume)
+    ec2.delete_volume(VolumeId=volume)
+    ec2.get_waiter("volume_deleted").wait(VolumeIds=[volume])
+
+
+def test_a_key_pair_is_one_that_openssh_reads(fresh, tmp_path):
+    ec2 = fresh.client("ec2")
+    made = ec2.create_key_pair(KeyName="mine", KeyType="ed25519")
+    (described,) = ec2.describe_key_pairs(KeyNames=["mine"], IncludePublicKey=True)["KeyPairs"]
+    if shutil.which("ssh-keygen"):
+        path = tmp_path / "key"
+        path.write_text(made["KeyMaterial"])
+        path.chmod(0o600)
+        public = subprocess.run(["ssh-keygen", "-y", "-f", path], check=True, capture_output=True, text=True).stdout
+        assert public.split()[:2] == described["PublicKey"].split()[:2]
+    imported = ec2.import_key_pair(KeyName="again", PublicKeyMaterial=described["PublicKey"].encode())
+    assert imported["KeyFingerprint"] == made["KeyFingerprint"] == described["KeyFingerprint"]
+
+
+@pytest.mark.parametrize(
+    "action, arguments, code",
+    [
+        ("create_subnet", {"VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/24"}, "InvalidVpcID.NotFound"),
+        ("describe_route_tables", {"RouteTableIds": ["mine"]}, "InvalidRouteTableId.Malformed"),
+        ("describe_images", {"ImageIds": ["ami-0123456789abcdef0"]}, "InvalidAMIID.NotFound"),
+        ("delete_volume", {"VolumeId": "vol-0123456789abcdef0"}, "InvalidVolume.NotFound"),
+        ("create_vpc", {"CidrBlock": "10.0.0.0/8"}, "InvalidVpc.Range"),
+        ("create_key_pair", {"KeyName": "rsa"}, "UnsupportedOperation"),
+        ("create_tags", {"Resources": ["igw-0123456789abcdef0"], "Tags": [{"Key": "a", "Value": "b"}]}, "InvalidInternetGatewayID.NotFound"),
+    ],
+)
+def test_what_cannot_be_done_to_a_stage_is_told(shared, refused, action, arguments, code):
+    assert refused(getattr(shared.client("ec2"), action), **arguments)[::2] == (code, 400)
+
+
+@pytest.mark.parametrize(
+    "action, member",
+    [
+        ("describe_account_attributes", "AccountAttributes"),
+        ("describe_dhcp_options", "DhcpOptions"),
+        ("describe_internet_gateways", "InternetGateways"),
+        ("describe_key_pairs", "KeyPairs"),
+        ("describe_managed_prefix_lists", "PrefixLists"),
+        ("describe_network_acls", "NetworkAcls"),
+        ("describe_network_interfaces", "NetworkInterfaces"),
+        ("describe_prefix_lists", "PrefixLists"),
+        ("describe_regions", "Regions"),
+        ("describe_route_tables", "RouteTables"),
+        ("describe_security_group_rules", "SecurityGroupRules"),
+        ("describe_snapshots", "Snapshots"),
+        ("describe_volumes", "Volumes"),
+    ],
+)
+def test_what_describes_a_stage_is_parsed(shared, action, member):
+    ec2 = shared.client("ec2")
+    assert isinstance(getattr(ec2, action)()[member], list)
+
+
+def test_every_filter_that_the_api_lists_is_known(shared):
+    """The client's own documentation of each Filters parameter lists the names."""
+    ec2 = shared.client("ec2")
+    for action in [
+        "describe_availability_zones",
+        "describe_dhcp_options",
+        "describe_images",
+        "describe_internet_gateways",
+        "describe_key_pairs",
+        "describe_managed_prefix_lists",
+        "describe_network_acls",
+        "describe_network_interfaces",
+        "describe_prefix_lists",
+        "describe_regions",
+        "describe_route_tables",
+        "describe_security_group_rules",
+        "describe_security_groups",
+        "describe_snapshots",
+        "describe_subnets",
+        "describe_tags",
+        "describe_volumes",
+        "describe_vpcs",
+    ]:
+        operation = ec2.meta.service_model.operation_model(ec2.meta.method_to_api_mapping[action])
+        documentation = operation.input_shape.members["Filters"].documentation
+        names = re.findall(r"<li> <p> <code>([^<]+)</code>", documentation)
+        assert names, action
+        for name in names:
+            name = {"tag": "tag:team", "tag:&lt;key&gt;": "tag:team"}.get(name, name)
+            getattr(ec2, action)(Filters=[{"Name": name, "Values": ["x"]}])

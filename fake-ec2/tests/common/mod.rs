@@ -61,6 +61,13 @@ impl Account {
         (status, values(&body, "Code").into_iter().next().unwrap_or(body))
     }
 
+    /// Each of these calls must be refused with its code and status 400.
+    pub async fn refuses(&self, cases: &[Refused<'_>]) {
+        for (action, params, code) in cases {
+            assert_eq!(self.refused(action, params).await, (400, (*code).to_owned()), "{action} {params:?}");
+        }
+    }
+
     pub async fn iam(&self, action: &str, params: &[(&str, &str)]) -> (u16, String) {
         self.form("2010-05-08", action, params).await
     }
@@ -166,6 +173,19 @@ impl Account {
         assert_eq!(status, 200, "{body}");
         items(&body, "instanceIds").pop().unwrap_or_else(|| panic!("nothing launched: {body}"))
     }
+}
+
+/// A call that must be refused: action, parameters, code.
+pub type Refused<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
+/// The parameters of one filter with one value.
+pub fn filter<'a>(name: &'a str, value: &'a str) -> [(&'a str, &'a str); 2] {
+    [("Filter.1.Name", name), ("Filter.1.Value.1", value)]
+}
+
+/// The content of the first `<name>…</name>`.
+pub fn first(xml: &str, name: &str) -> String {
+    values(xml, name).into_iter().next().unwrap_or_else(|| panic!("no {name} in {xml}"))
 }
 
 pub fn text(response: &Response<Bytes>) -> String {
