@@ -141,7 +141,9 @@ pub(super) fn copy_image(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -
         query,
         &["DestinationAvailabilityZone", "DestinationAvailabilityZoneId", "DestinationOutpostArn"],
     )?;
-    query.ignore(&["ClientToken", "KmsKeyId", "SnapshotCopyCompletionDurationMinutes"]);
+    // Repetitions are answered before this is reached.
+    query.text("ClientToken");
+    query.ignore(&["KmsKeyId", "SnapshotCopyCompletionDurationMinutes"]);
     finish(query)?;
     if !regions().contains(&region) {
         let message = format!("Value ({region}) for parameter sourceRegion is invalid. The region does not exist.");

@@ -289,7 +289,8 @@ pub(super) fn create_network_interface(cloud: &mut Cloud, query: &Query<'_>) -> 
     let description = query.owned("Description").unwrap_or_default();
     let group_ids = query.list("SecurityGroupId");
     let tags = tag_specification(query, &Kind::NETWORK_INTERFACE)?;
-    query.ignore(&["ClientToken"]);
+    // Repetitions are answered before this is reached.
+    query.text("ClientToken");
     finish(query)?;
     if group_ids.len() > 5 {
         let message = "The maximum number of security groups per interface has been reached.";

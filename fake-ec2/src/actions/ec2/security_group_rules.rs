@@ -139,7 +139,11 @@ fn read_permissions(cloud: &Cloud, query: &Query<'_>, group: &SecurityGroup) -> 
                     ("Groups", Some(name)) => Peer::Group(named_group(cloud, group, name)?.id.clone()),
                     _ => read_peer(cloud, group, member, entry.required(member)?)?,
                 };
-                entry.ignore(&["PeeringStatus", "UserId", "VpcId", "VpcPeeringConnectionId"]);
+                if let Some(account) = entry.text("UserId").filter(|account| *account != cloud.config.account) {
+                    let message = format!("The security group of account {account} does not exist");
+                    return Err(ApiError::client("InvalidGroup.NotFound", message));
+                }
+                entry.ignore(&["PeeringStatus", "VpcId", "VpcPeeringConnectionId"]);
                 peers.push((peer, description));
             }
         }

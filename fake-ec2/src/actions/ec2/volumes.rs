@@ -80,7 +80,8 @@ pub(super) fn create_volume(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
         return Err(ApiError::client("UnsupportedOperation", "Multi-Attach is not supported here."));
     }
     refuse_unsupported(query, &["Operator", "OutpostArn"])?;
-    query.ignore(&["ClientToken"]);
+    // Repetitions are answered before this is reached.
+    query.text("ClientToken");
     finish(query)?;
     match &snapshot_id {
         None if device.volume_size_gib.is_none() => return Err(ApiError::missing("size/snapshot")),
