@@ -656,7 +656,7 @@ async fn a_stage_is_set_by_whoever_may_touch_each_part_of_it() {
     let blue = json!({"StringEquals": {"aws:ResourceTag/team": "blue"}});
     let mut role = Enforced::with(json!([
         {"Effect": "Allow", "Action": "ec2:CreateVpc", "Resource": format!("{own}:vpc/*")},
-        {"Effect": "Allow", "Action": "ec2:CreateSubnet", "Resource": [format!("{own}:vpc/*"), format!("{own}:subnet/*")],},
+        {"Effect": "Allow", "Action": "ec2:CreateSubnet", "Resource": [format!("{own}:vpc/*"), format!("{own}:subnet/*")]},
         {"Effect": "Allow", "Action": "ec2:DeleteVpc", "Resource": "*", "Condition": blue},
         {"Effect": "Allow", "Action": "ec2:CreateKeyPair", "Resource": format!("{own}:key-pair/mine")},
     ]));

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Account, filter, first, values};
 
-/// An account without a network, and helpers that answer one element of what was made.
+/// An account with a cluster's network and a default VPC, and helpers that answer one element of what was made.
 struct Stage(Account);
 
 impl Stage {
@@ -506,10 +506,7 @@ async fn a_gateway_belongs_to_one_vpc() {
     let (one, two) = (stage.vpc("10.0.0.0/16").await, stage.vpc("10.1.0.0/16").await);
     let gateway = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
     let spare = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
-    let attach =
-        |gateway: &'_ str, vpc: &'_ str| vec![("InternetGatewayId", gateway.to_owned()), ("VpcId", vpc.to_owned())];
-    let params = attach(&gateway, &one);
-    let params: Vec<(&str, &str)> = params.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let params = [("InternetGatewayId", gateway.as_str()), ("VpcId", one.as_str())];
     stage.0.ok("AttachInternetGateway", &params).await;
     let described = stage.0.ok("DescribeInternetGateways", &filter("attachment.vpc-id", &one)).await;
     assert_eq!(

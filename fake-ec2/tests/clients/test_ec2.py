@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 
+import boto3
 import pytest
 
 
@@ -340,7 +341,8 @@ def test_a_network_is_set_up_and_taken_down(fresh):
     ec2.get_waiter("vpc_available").wait(VpcIds=[vpc_id])
     assert vpc["Tags"] == [{"Key": "team", "Value": "blue"}]
     ec2.modify_vpc_attribute(VpcId=vpc_id, EnableDnsHostnames={"Value": True})
-    assert ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")["EnableDnsHostnames"] == {"Value": True}
+    attribute = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")
+    assert attribute["EnableDnsHostnames"] == {"Value": True}
     subnet = ec2.create_subnet(VpcId=vpc_id, CidrBlock="10.0.1.0/24", AvailabilityZone="us-west-2b")["Subnet"]
     ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch={"Value": True})
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
@@ -366,11 +368,9 @@ def test_a_network_is_set_up_and_taken_down(fresh):
         ],
     )
     rules = answer["SecurityGroupRules"]
-    assert [rule.get("CidrIpv4") or rule.get("CidrIpv6") or rule["ReferencedGroupInfo"]["GroupId"] for rule in rules] == [
-        "0.0.0.0/0",
-        "::/0",
-        group,
-    ]
+    assert [rule.get("CidrIpv4") for rule in rules] == ["0.0.0.0/0", None, None]
+    assert [rule.get("CidrIpv6") for rule in rules] == [None, "::/0", None]
+    assert rules[2]["ReferencedGroupInfo"]["GroupId"] == group
     (described,) = ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
     (permission,) = described["IpPermissions"]
     assert permission["IpRanges"] == [{"CidrIp": "0.0.0.0/0", "Description": "everybody"}]
@@ -385,7 +385,8 @@ def test_a_network_is_set_up_and_taken_down(fresh):
         MinCount=1,
         MaxCount=1,
     )["Instances"][0]["InstanceId"]
-    (interface,) = ec2.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [group]}])["NetworkInterfaces"]
+    of_group = [{"Name": "group-id", "Values": [group]}]
+    (interface,) = ec2.describe_network_interfaces(Filters=of_group)["NetworkInterfaces"]
     assert (interface["Attachment"]["InstanceId"], interface["SubnetId"]) == (instance, subnet["SubnetId"])
     ec2.terminate_instances(InstanceIds=[instance])
     waiter = ec2.get_waiter("instance_terminated")
@@ -400,6 +401,17 @@ def test_a_network_is_set_up_and_taken_down(fresh):
     ec2.delete_vpc(VpcId=vpc_id)
 
 
+def boto3_resource(cloud):
+    """The older, object-like interface of boto3."""
+    return boto3.resource(
+        "ec2",
+        endpoint_url=cloud.url,
+        region_name=cloud.environment["AWS_REGION"],
+        aws_access_key_id=cloud.environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=cloud.environment["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
 def test_the_default_vpc_is_as_documented(fresh):
     ec2 = fresh.client("ec2")
     vpc = ec2.create_default_vpc()["Vpc"]
@@ -408,19 +420,6 @@ def test_the_default_vpc_is_as_documented(fresh):
     assert len(subnets) == len(ec2.describe_availability_zones()["AvailabilityZones"])
     resource = boto3_resource(fresh)
     assert [group.group_name for group in resource.Vpc(vpc["VpcId"]).security_groups.all()] == ["default"]
-
-
-def boto3_resource(cloud):
-    """The older, object-like interface of boto3."""
-    import boto3
-
-    return boto3.resource(
-        "ec2",
-        endpoint_url=cloud.url,
-        region_name=cloud.environment["AWS_REGION"],
-        aws_access_key_id=cloud.environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=cloud.environment["AWS_SECRET_ACCESS_KEY"],
-    )
 
 
 def test_images_snapshots_and_volumes(fresh):
@@ -480,7 +479,11 @@ def test_a_key_pair_is_one_that_openssh_reads(fresh, tmp_path):
         ("delete_volume", {"VolumeId": "vol-0123456789abcdef0"}, "InvalidVolume.NotFound"),
         ("create_vpc", {"CidrBlock": "10.0.0.0/8"}, "InvalidVpc.Range"),
         ("create_key_pair", {"KeyName": "rsa"}, "UnsupportedOperation"),
-        ("create_tags", {"Resources": ["igw-0123456789abcdef0"], "Tags": [{"Key": "a", "Value": "b"}]}, "InvalidInternetGatewayID.NotFound"),
+        (
+            "create_tags",
+            {"Resources": ["igw-0123456789abcdef0"], "Tags": [{"Key": "a", "Value": "b"}]},
+            "InvalidInternetGatewayID.NotFound",
+        ),
     ],
 )
 def test_what_cannot_be_done_to_a_stage_is_told(shared, refused, action, arguments, code):
