@@ -102,7 +102,7 @@ fn write_pair(xml: &mut Xml, pair: &KeyPair) {
     tag_set(xml, &pair.tags);
 }
 
-// fidelity: observed(2026-08): a name that nobody has is deleted without complaint; documented(EC2 API Reference, Error codes:
+// fidelity: assumed: a name that nobody has is deleted without complaint, as is commonly seen; documented(EC2 API Reference, Error codes:
 // InvalidKeyPair.NotFound)
 pub(super) fn delete_key_pair(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let (name, id) = (query.text("KeyName"), query.text("KeyPairId"));

@@ -187,8 +187,8 @@ fn read_peer(cloud: &Cloud, group: &SecurityGroup, member: &str, value: &str) ->
     }
 }
 
-// fidelity: documented(EC2 API Reference, Error codes: InvalidPermission.Malformed asks for CIDR notation); observed(2026-08):
-// a range that is none is InvalidParameterValue
+// fidelity: documented(EC2 API Reference, Error codes: InvalidPermission.Malformed asks for CIDR notation); assumed:
+// a range that is none is InvalidParameterValue, as commonly seen
 fn malformed_cidr(text: &str) -> ApiError {
     ApiError::invalid_value(format!("CIDR block {text} is malformed"))
 }

@@ -40,7 +40,7 @@ pub(super) fn create_vpc(cloud: &mut Cloud, query: &Query<'_>) -> Result<String,
 }
 
 /// The IPv4 range that creating and widening a VPC ask for.
-// fidelity: documented(VPC User Guide, VPC CIDR blocks: /28 to /16); observed(2026-08): the code is InvalidVpc.Range where the
+// fidelity: documented(VPC User Guide, VPC CIDR blocks: /28 to /16); assumed: the code is InvalidVpc.Range, as commonly seen, where the
 // error codes' page says InvalidVpcRange
 fn read_range(query: &Query<'_>) -> Result<Cidr, ApiError> {
     refuse_unsupported(query, &OTHER_RANGES)?;
