@@ -34,7 +34,8 @@ impl Form {
 
     pub(crate) fn query(&self) -> Query<'_> {
         let query = Query { form: self, prefix: String::new() };
-        query.ignore(&["Action", "Version"]);
+        // They have been acted on already.
+        ["Action", "Version"].map(|name| query.text(name));
         query
     }
 
