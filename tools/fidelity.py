@@ -17,7 +17,8 @@ about fake-kube, which is compared with a genuine API server by `make contract`.
 IGNORED = """
 ## Parameters accepted but not acted on ({count})
 
-A request with one of them is carried out as if it were not there, and the log says so at level info. Any other parameter
+A request with one of them is carried out as if it were not there (some are told again where the resource is described), and
+the log says so at level info. Any other parameter
 that is not known is refused.
 
 | action, or what reads it | parameters |
@@ -80,11 +81,11 @@ def marks(path):
 
 
 def ignored():
-    """Every (reader, parameters) of `Query::ignore`."""
+    """Every (reader, parameters) of `Query::ignore` and `Query::keep`."""
     found = {}
     for path in sorted((SOURCE / "actions").rglob("*.rs")):
         text = path.read_text()
-        for call in re.finditer(r"\.ignore\(&\[(.*?)\]\)", text, re.S):
+        for call in re.finditer(r"\.(?:ignore|keep)\(&\[(.*?)\]\)", text, re.S):
             function = re.findall(r"\bfn (\w+)", text[: call.start()])[-1]
             action = "".join(word.capitalize() for word in function.split("_"))
             is_action = re.search(rf'"{action}"', "".join(file.read_text() for file in path.parent.glob("*.rs")))

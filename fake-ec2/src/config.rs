@@ -1,5 +1,9 @@
 //! What an embedder may choose. Every default is the one the scenarios run with.
 
+use crate::cloud::capacity::CapacityType;
+use crate::cloud::quota::VcpuClass;
+use crate::cloud::throttle::Throttling;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How a [`crate::FakeEc2`] is set up.
@@ -21,10 +25,12 @@ pub struct Config {
     pub pace: Pace,
     /// From an event to its message in a queue.
     pub event_delay: Duration,
-    /// How long a new instance stays invisible to Describe calls; real EC2 gives no promise.
+    /// How long Describe calls do not see a new instance, a new launch template or changed tags; real EC2 gives no promise.
     pub consistency_delay: Duration,
     /// Account quotas.
     pub limits: Limits,
+    /// How many calls of each action are answered.
+    pub throttling: Throttling,
     /// Whether policies decide who may do what.
     pub iam: Iam,
     /// What policies are told of `aws:SecureTransport`. The fake speaks plain HTTP and plays the TLS in front of it: a
@@ -56,6 +62,7 @@ impl Default for Config {
             event_delay: Duration::from_millis(500),
             consistency_delay: Duration::ZERO,
             limits: Limits::default(),
+            throttling: Throttling::default(),
             iam: Iam::Off,
             secure_transport: true,
         }
@@ -90,11 +97,44 @@ impl Default for Pace {
     }
 }
 
-/// Account quotas; `None` means not enforced.
-#[derive(Clone, Debug, Default)]
+/// Account quotas. vCPUs are not limited unless set; fleets as AWS limits them by default.
+#[derive(Clone, Debug)]
 pub struct Limits {
-    /// vCPUs of running on-demand instances.
+    /// vCPUs of running on-demand instances of the standard families (A, C, D, H, I, M, R, T and Z).
     pub on_demand_vcpus: Option<u32>,
-    /// vCPUs of running spot instances.
+    /// vCPUs of running spot instances of the standard families.
     pub spot_vcpus: Option<u32>,
+    /// vCPUs of running instances of the other classes.
+    pub vcpus_by_class: BTreeMap<(CapacityType, VcpuClass), u32>,
+    /// Fleets of type maintain and request that are not deleted.
+    pub fleets: u32,
+    /// Units of one fleet.
+    pub target_capacity_of_a_fleet: u32,
+    /// Units of all fleets of type maintain and request.
+    pub target_capacity_of_all_fleets: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            on_demand_vcpus: None,
+            spot_vcpus: None,
+            vcpus_by_class: BTreeMap::new(),
+            // fidelity: documented(EC2 User Guide, Fleet quotas)
+            fleets: 1_000,
+            target_capacity_of_a_fleet: 10_000,
+            target_capacity_of_all_fleets: 100_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The vCPUs of a class that may run in a market.
+    pub(crate) fn vcpus(&self, capacity_type: CapacityType, class: VcpuClass) -> Option<u32> {
+        match (class, capacity_type) {
+            (VcpuClass::Standard, CapacityType::OnDemand) => self.on_demand_vcpus,
+            (VcpuClass::Standard, CapacityType::Spot) => self.spot_vcpus,
+            _ => self.vcpus_by_class.get(&(capacity_type, class)).copied(),
+        }
+    }
 }

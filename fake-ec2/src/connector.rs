@@ -46,6 +46,9 @@ impl HttpConnector for InProcessClient {
                     let response = response.map(SdkBody::from);
                     HttpResponse::try_from(response).map_err(|error| ConnectorError::other(error.into(), None))
                 }
+                Exchange::Truncated(_) => {
+                    Err(ConnectorError::io("the connection was reset in the middle of the answer".into()))
+                }
                 Exchange::Lost => Err(ConnectorError::io("the connection was reset".into())),
             }
         })

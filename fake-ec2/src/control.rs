@@ -8,15 +8,17 @@ use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
 use crate::cloud::identity::{Cluster, Credentials, InstanceProfile};
 use crate::cloud::image::Image;
-use crate::cloud::instance::{Instance, SpotRequest};
+use crate::cloud::instance::Instance;
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
 use crate::cloud::roles::NewRole;
+use crate::cloud::spot_request::SpotRequest;
 use crate::cloud::stack::StackRequest;
 use crate::cloud::tags::Tags;
+use crate::cloud::throttle::Throttling;
 use crate::cloud::{Cloud, bus};
-use crate::config::Iam;
+use crate::config::{Iam, Limits};
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule};
 use crate::iam::caller::Caller;
@@ -170,9 +172,7 @@ impl Control {
             if reservation.id.is_empty() {
                 reservation.id = cloud.ids.resource("cr");
             }
-            let id = reservation.id.clone();
-            cloud.reservations.insert(id.clone(), reservation);
-            id
+            cloud.keep_reservation(reservation)
         })
     }
 
@@ -182,7 +182,12 @@ impl Control {
         id: &str,
         change: impl FnOnce(&mut CapacityReservation),
     ) -> Result<(), UnknownResource> {
-        self.change(id, |cloud, _| cloud.reservations.get_mut(id).map(change))
+        self.change(id, |cloud, _| {
+            let mut changed = cloud.reservations.get(id)?.clone();
+            change(&mut changed);
+            cloud.keep_reservation(changed);
+            Some(())
+        })
     }
 
     /// Adds a placement group; an empty id is filled in. The id is answered.
@@ -361,6 +366,21 @@ impl Control {
         self.0.locked(|cloud, _| cloud.capacity.set_free(instance_type, zone, capacity_type, free));
     }
 
+    /// Sets the account's quotas from now on.
+    pub fn set_limits(&self, limits: Limits) {
+        self.0.locked(|cloud, _| cloud.config.limits = limits);
+    }
+
+    /// Throttles calls from now on; what was called before counts where the buckets are the same.
+    pub fn set_throttling(&self, throttling: Throttling) {
+        self.0.locked(|cloud, _| cloud.config.throttling = throttling);
+    }
+
+    /// Lets Describe calls see new instances, new launch templates and changed tags only after this long.
+    pub fn set_consistency_delay(&self, delay: Duration) {
+        self.0.locked(|cloud, _| cloud.config.consistency_delay = delay);
+    }
+
     /// Changes a spot price from now on, in USD per hour.
     pub fn set_spot_price(&self, instance_type: &str, zone: &str, price: f64) {
         self.0.locked(|cloud, now| cloud.set_spot_price(now, instance_type, zone, Some(price)));
@@ -437,7 +457,7 @@ impl Control {
 
     /// Stops an instance as its owner would.
     pub fn stop(&self, instance: &str) -> Result<(), ApiError> {
-        self.0.locked(|cloud, now| cloud.stop(now, instance).map(drop))
+        self.0.locked(|cloud, now| cloud.stop(now, instance, false).map(drop))
     }
 
     /// The host dies: the instance is terminated at once.
@@ -448,12 +468,13 @@ impl Control {
     /// Makes a status check fail from now on, or pass again.
     pub fn impair(&self, instance: &str, check: Impairment, failing: bool) -> Result<(), UnknownResource> {
         self.change(instance, |cloud, now| {
-            let instance = cloud.instances.get_mut(instance)?;
+            let impaired = cloud.instances.get_mut(instance)?;
             let since = failing.then_some(now);
             match check {
-                Impairment::Instance => instance.instance_impaired_since = since,
-                Impairment::System => instance.system_impaired_since = since,
+                Impairment::Instance => impaired.instance_impaired_since = since,
+                Impairment::System => impaired.system_impaired_since = since,
             }
+            cloud.replace_unhealthy(now, instance);
             Some(())
         })
     }

@@ -1,9 +1,10 @@
 //! What a refused request is told: AWS's code, its message and the HTTP status.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// A refusal as AWS words it. `wire::error` renders it for each protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiError {
     /// AWS's error code, such as `InvalidInstanceID.NotFound`.
     pub code: Cow<'static, str>,

@@ -30,6 +30,8 @@ pub enum Outcome {
     LostRequest,
     /// It is carried out, and the connection breaks before the answer.
     LostReply,
+    /// It is carried out, and the connection breaks in the middle of the answer's body.
+    TruncatedBody,
     /// No answer ever comes and nothing is done.
     Hang,
 }
@@ -43,6 +45,8 @@ pub struct FaultRule {
     pub action: Option<String>,
     /// A form field (or top-level JSON string) the request must carry with this value.
     pub parameter: Option<(String, String)>,
+    /// Who must have called: an access key id, the name of a role, or the ARN of a role's session or of a user.
+    pub caller: Option<String>,
     /// Which of the matching calls.
     pub calls: Calls,
     /// What happens to them.
@@ -56,6 +60,7 @@ impl FaultRule {
             service: None,
             action: Some(action.into()),
             parameter: None,
+            caller: None,
             calls: Calls::All,
             outcome: Outcome::Error(error),
         }
@@ -88,13 +93,36 @@ impl FaultRule {
         self
     }
 
-    fn concerns(&self, service: Service, action: &str, params: &Value) -> bool {
+    /// Strikes only requests of this caller: an access key id, the name of a role, or an ARN.
+    pub fn by_caller(mut self, caller: &str) -> Self {
+        self.caller = Some(caller.into());
+        self
+    }
+
+    fn concerns(&self, service: Service, action: &str, params: &Value, from: Origin<'_>) -> bool {
         self.service.is_none_or(|wanted| wanted == service)
             && self.action.as_deref().is_none_or(|wanted| wanted == action)
             && self
                 .parameter
                 .as_ref()
                 .is_none_or(|(name, value)| params.get(name).and_then(Value::as_str) == Some(value))
+            && self.caller.as_deref().is_none_or(|wanted| from.is(wanted))
+    }
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    pub(crate) access_key_id: &'a str,
+    /// The ARN of the caller; empty for nobody.
+    pub(crate) principal: &'a str,
+}
+
+impl Origin<'_> {
+    fn is(self, wanted: &str) -> bool {
+        // arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION
+        let role = self.principal.split_once(":assumed-role/").and_then(|(_, rest)| rest.split('/').next());
+        wanted == self.access_key_id || wanted == self.principal || role == Some(wanted)
     }
 }
 
@@ -131,9 +159,19 @@ impl Faults {
         self.rules.clear();
     }
 
-    pub(crate) fn strike(&mut self, service: Service, action: &str, params: &Value) -> Option<Outcome> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(crate) fn strike(
+        &mut self,
+        service: Service,
+        action: &str,
+        params: &Value,
+        from: Origin<'_>,
+    ) -> Option<Outcome> {
         for (_, rule, count) in &mut self.rules {
-            if !rule.concerns(service, action, params) {
+            if !rule.concerns(service, action, params, from) {
                 continue;
             }
             *count += 1;

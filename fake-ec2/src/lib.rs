@@ -27,6 +27,7 @@ mod config;
 mod connector;
 mod control;
 mod control_http;
+mod cut;
 mod error;
 mod fault;
 mod iam;
@@ -41,19 +42,23 @@ pub use cloud::catalogue::{Gpu, InstanceType, NeuronDevice, Offering, Zone, regi
 pub use cloud::identity::{AccessEntry, Cluster, Credentials, InstanceProfile, PodIdentityAssociation, Role};
 pub use cloud::image::{Image, Snapshot};
 pub use cloud::instance::{
-    Instance, InstanceProfileReference, NetworkInterface, ScheduledEvent, SpotRequest, State, TemplateUse, Volume,
+    Instance, InstanceProfileReference, NetworkInterface, ScheduledEvent, State, TemplateUse, Volume,
 };
 pub use cloud::key_pair::KeyPair;
 pub use cloud::launch_template::{
     BlockDevice, LaunchSpecification, LaunchTemplate, LaunchTemplateVersion, MetadataOptions,
-    NetworkInterfaceSpecification,
+    NetworkInterfaceSpecification, SpotOptions,
 };
+pub use cloud::members::Members;
 pub use cloud::network::{
     Cidr, CidrAssociation, Destination, FreeInterface, InternetGateway, Peer, PrivateDnsNames, Route, RouteAssociation,
     RouteTable, RuleSpecification, SecurityGroup, SecurityGroupRule, Subnet, Target, Vpc,
 };
+pub use cloud::quota::VcpuClass;
 pub use cloud::reservation::{CapacityReservation, PlacementGroup};
+pub use cloud::spot_request::{SpotRequest, SpotState};
 pub use cloud::tags::Tags;
+pub use cloud::throttle::{Rate, Throttling};
 pub use cloud::volume::FreeVolume;
 pub use config::{Config, Iam, Limits, Pace};
 pub use connector::InProcessClient;

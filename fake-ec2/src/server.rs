@@ -6,7 +6,7 @@ use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::connector::InProcessClient;
 use crate::control::Control;
-use crate::fault::{Faults, Outcome};
+use crate::fault::{Faults, Origin, Outcome};
 use crate::iam;
 use crate::iam::caller::Caller;
 use crate::journal::{Denial, Journal, JournalEntry};
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
 /// What a request came to.
 pub(crate) enum Exchange {
     Answered(Response<Bytes>),
+    /// The connection breaks in the middle of the body.
+    Truncated(Response<Bytes>),
     /// The connection broke.
     Lost,
 }
@@ -78,11 +80,12 @@ impl FakeEc2 {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502; through
-    /// [`FakeEc2::http_client`] and [`FakeEc2::serve`] it is a broken connection.
+    /// Answers one request as AWS would. A reply that a fault swallows is answered by an empty 502, and one that it truncates
+    /// by half of its body; through [`FakeEc2::http_client`] and [`FakeEc2::serve`] both are broken connections.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
         match self.exchange(request).await {
             Exchange::Answered(response) => response,
+            Exchange::Truncated(response) => response.map(|body| body.slice(..body.len() / 2)),
             Exchange::Lost => {
                 let mut response = Response::new(Bytes::new());
                 *response.status_mut() = http::StatusCode::BAD_GATEWAY;
@@ -127,8 +130,9 @@ impl FakeEc2 {
             }
         };
         let params = call.params();
-        let fault = lock(&self.inner.faults).strike(call.service, &call.action, &params);
+        let fault = self.strike(&call, &params);
         let mut lost_reply = false;
+        let mut truncated = false;
         let mut injected = None;
         let mut denied = None;
         match fault {
@@ -136,6 +140,7 @@ impl FakeEc2 {
             Some(Outcome::Error(error)) => injected = Some(error),
             Some(Outcome::Delay(duration)) => tokio::time::sleep(duration).await,
             Some(Outcome::LostReply) => lost_reply = true,
+            Some(Outcome::TruncatedBody) => truncated = true,
             Some(Outcome::LostRequest) => {
                 self.record(&call, params, arrived, None, None);
                 return Exchange::Lost;
@@ -161,7 +166,16 @@ impl FakeEc2 {
             return Exchange::Lost;
         }
         self.record(&call, params, arrived, Some(&response), denied);
-        Exchange::Answered(response)
+        if truncated { Exchange::Truncated(response) } else { Exchange::Answered(response) }
+    }
+
+    fn strike(&self, call: &Call, params: &serde_json::Value) -> Option<Outcome> {
+        if lock(&self.inner.faults).is_empty() {
+            return None;
+        }
+        let principal = Caller::of(&lock(&self.inner.cloud), call).arn;
+        let from = Origin { access_key_id: &call.sender.access_key_id, principal: &principal };
+        lock(&self.inner.faults).strike(call.service, &call.action, params, from)
     }
 
     pub(crate) fn refuse(&self, unreadable: &wire::Unreadable) -> Response<Bytes> {
@@ -172,9 +186,10 @@ impl FakeEc2 {
     /// Performs an action, waiting where it has to wait.
     async fn perform(&self, call: &Call) -> (Response<Bytes>, Option<Denial>) {
         let started = self.inner.clock.now();
-        let admitted = match self
-            .locked(|cloud, now| iam::admit(cloud, now, call).map_err(|refused| (cloud.ids.uuid(), refused)))
-        {
+        let admitted = match self.locked(|cloud, now| {
+            let throttled = cloud.admit_call(now, call).map_err(Into::into);
+            throttled.and_then(|()| iam::admit(cloud, now, call)).map_err(|refused| (cloud.ids.uuid(), refused))
+        }) {
             Ok(admitted) => admitted,
             Err((request_id, refused)) => {
                 return (wire::answer(call, &request_id, Err(refused.error)), refused.denied);

@@ -6,16 +6,16 @@
 //! messages. A fault that loses a request or an answer breaks the connection without a byte.
 
 use crate::control_http::{self, Door};
+use crate::cut::{Broken, Cut};
 use crate::server::{Exchange, FakeEc2};
 use crate::wire::{MAX_BODY_BYTES, Unreadable};
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -69,18 +69,6 @@ impl Default for SocketOptions {
         }
     }
 }
-
-/// The connection is to break: what an injected fault asks for, and no error of the server.
-#[derive(Debug)]
-struct Broken;
-
-impl fmt::Display for Broken {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an injected fault broke the connection")
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// What all connections share.
 struct Server {
@@ -151,7 +139,7 @@ impl Server {
         }
     }
 
-    async fn answer(&self, local: SocketAddr, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Broken> {
+    async fn answer(&self, local: SocketAddr, request: Request<Incoming>) -> Result<Response<Cut>, Broken> {
         let (head, body) = request.into_parts();
         let body = match self.read(body).await {
             Ok(body) => body,
@@ -159,16 +147,17 @@ impl Server {
                 let mut response = self.ec2.refuse(&unreadable);
                 // What is left of the body is not read.
                 response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
-                return Ok(response.map(Full::new));
+                return Ok(response.map(Cut::whole));
             }
         };
         let request = Request::from_parts(head, body);
         if control_http::concerns(request.uri().path()) {
             let door = Door { local, hosts: &self.options.control_hosts };
-            return Ok(control_http::answer(&self.ec2, Some(&door), &request).await.map(Full::new));
+            return Ok(control_http::answer(&self.ec2, Some(&door), &request).await.map(Cut::whole));
         }
         match self.ec2.exchange(request).await {
-            Exchange::Answered(response) => Ok(response.map(Full::new)),
+            Exchange::Answered(response) => Ok(response.map(Cut::whole)),
+            Exchange::Truncated(response) => Ok(response.map(Cut::half)),
             Exchange::Lost => Err(Broken),
         }
     }

@@ -209,7 +209,7 @@ async fn run_instances_launches_and_describes_what_it_launched() {
 
 #[tokio::test(start_paused = true)]
 async fn quotas_refuse_as_aws_does() {
-    let limits = Limits { on_demand_vcpus: Some(2), spot_vcpus: Some(0) };
+    let limits = Limits { on_demand_vcpus: Some(2), spot_vcpus: Some(0), ..Limits::default() };
     let account = Account::with(Config { families: vec!["m5".into()], limits, ..Config::default() });
     account.template("nodes").await;
     let (_, body) = account.fleet("on-demand", 2, &[("m5.large", 0)], &[]).await;

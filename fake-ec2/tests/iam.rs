@@ -685,3 +685,38 @@ async fn a_stage_is_set_by_whoever_may_touch_each_part_of_it() {
     role.allow(json!([{"Effect": "Allow", "Action": ["ec2:CreateVpc", "ec2:CreateTags"], "Resource": "*"}]));
     assert_eq!(role.call(EC2, "CreateVpc", &tagged).await.0, 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn instances_fleets_and_requests_are_resources_of_their_actions() {
+    let mut enforced = Enforced::with(json!({"Effect": "Allow", "Action": "ec2:DescribeFleets", "Resource": "*"}));
+    assert_eq!(enforced.call(EC2, "DescribeFleets", &[]).await.0, 200);
+    let account = &enforced.account;
+    let image = account.image("x86_64");
+    let run = [
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+        ("InstanceType", "m5.large"),
+        ("ImageId", image.as_str()),
+        ("SubnetId", account.setup.subnet_ids[0].as_str()),
+        ("TagSpecification.1.ResourceType", "instance"),
+        ("TagSpecification.1.Tag.1.Key", "team"),
+        ("TagSpecification.1.Tag.1.Value", "blue"),
+    ];
+    let (_, body) = administrator(account, EC2, "RunInstances", &run).await;
+    let id = values(&body, "instanceId").remove(0);
+    let modify = [("InstanceId", id.as_str()), ("DisableApiTermination.Value", "true")];
+    let allow = |team: &str| {
+        json!({"Effect": "Allow", "Action": "ec2:ModifyInstanceAttribute", "Resource": "arn:aws:ec2:*:*:instance/*",
+               "Condition": {"StringEquals": {"aws:ResourceTag/team": team}}})
+    };
+    enforced.allow(allow("red"));
+    assert_eq!(enforced.call(EC2, "ModifyInstanceAttribute", &modify).await.0, 403);
+    let instance = format!("arn:aws:ec2:us-west-2:123456789012:instance/{id}");
+    assert_eq!(enforced.denied(), Some(("ec2:ModifyInstanceAttribute".into(), instance)));
+    enforced.allow(allow("blue"));
+    assert_eq!(enforced.call(EC2, "ModifyInstanceAttribute", &modify).await.0, 200);
+    let group = [("GroupName", "near"), ("Strategy", "cluster")];
+    assert_eq!(enforced.call(EC2, "CreatePlacementGroup", &group).await.0, 403);
+    let group_arn = "arn:aws:ec2:us-west-2:123456789012:placement-group/near";
+    assert_eq!(enforced.denied(), Some(("ec2:CreatePlacementGroup".into(), group_arn.into())));
+}

@@ -219,3 +219,16 @@ async fn dropping_the_server_closes_its_connections_and_its_port() {
     assert_eq!(client.rest().await, "");
     assert!(tokio::net::TcpStream::connect(served.address).await.is_err());
 }
+
+#[tokio::test]
+async fn a_truncated_body_is_announced_whole_and_breaks_off() {
+    let served = Served::new().await;
+    let whole = served.ec2("Action=DescribeVpcs").await.body.len();
+    let rule = r#"{"action": "DescribeVpcs", "calls": {"first": 1}, "outcome": "truncatedBody"}"#;
+    served.done("POST", "/faults", rule).await;
+    let answer = served.ec2("Action=DescribeVpcs").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.head.contains(&format!("content-length: {whole}")), "{answer:?}");
+    assert_eq!(answer.body.len(), whole / 2);
+    assert_eq!(served.ec2("Action=DescribeVpcs").await.body.len(), whole, "only the first");
+}

@@ -1,10 +1,11 @@
 //! Capacity pools, keyed by type, zone and market. Unlimited unless told otherwise; `*` stands for any type or zone.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// How an instance is bought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CapacityType {
     /// At the published price.
     OnDemand,

@@ -3,8 +3,9 @@
 //!
 //! The tables are part of the program and are read once, line by line, without building anything but slices.
 
+use super::facts::Facts;
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 const INSTANCE_TYPES: &str = include_str!("../../data/instance-types.tsv");
 const ZONES: &str = include_str!("../../data/zones.tsv");
@@ -38,6 +39,7 @@ pub struct InstanceType {
     pub local_storage_gb: u64,
     /// The members of its `item` in DescribeInstanceTypes.
     pub(crate) xml: &'static str,
+    pub(crate) facts: OnceLock<Facts>,
 }
 
 /// One kind of GPU of an instance type.
@@ -82,6 +84,7 @@ impl InstanceType {
             neuron_devices: parts(text()?).filter_map(NeuronDevice::parse).collect(),
             local_storage_gb: text()?.parse().ok()?,
             xml: text()?,
+            facts: OnceLock::new(),
         })
     }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! pending → running → shutting-down → terminated
-//!              ↓↑          ↑
-//!          stopping → stopped
+//!    ↑         ↓                          ↑
+//!    │      stopping                      │
+//!    └──────stopped───────────────────────┘
 //! ```
 
 use super::capacity::CapacityType;
@@ -77,6 +78,8 @@ pub struct Instance {
     pub state_since: Timestamp,
     /// Code and message of why it stopped or ended.
     pub state_reason: Option<(String, String)>,
+    /// The same in words, with the time if its owner asked for it; empty while it lives.
+    pub transition_reason: String,
     pub launched_at: Timestamp,
     /// When Describe calls begin to see it.
     pub visible_at: Timestamp,
@@ -97,6 +100,13 @@ pub struct Instance {
     pub metadata: MetadataOptions,
     pub monitoring: bool,
     pub ebs_optimized: bool,
+    pub disable_api_termination: bool,
+    pub disable_api_stop: bool,
+    /// `stop` or `terminate`: what a shutdown from inside does.
+    pub shutdown_behavior: String,
+    pub source_dest_check: bool,
+    /// `standard` or `unlimited`, of burstable types.
+    pub cpu_credits: Option<String>,
     pub key_name: Option<String>,
     pub client_token: Option<String>,
     /// Id, name and version of the template it was launched from.
@@ -114,6 +124,8 @@ pub struct Instance {
     /// Since when the system status check fails.
     pub system_impaired_since: Option<Timestamp>,
     pub scheduled_events: Vec<ScheduledEvent>,
+    /// Whether it takes up capacity: a stopped instance does not.
+    pub(crate) holds_capacity: bool,
     pub(crate) launch_index: u32,
     pub(crate) reserved_addresses: u32,
     pub(crate) specification: Arc<LaunchSpecification>,
@@ -188,7 +200,7 @@ pub struct InstanceProfileReference {
 }
 
 /// A launch template as a launch used it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TemplateUse {
     pub id: String,
@@ -206,20 +218,4 @@ pub struct ScheduledEvent {
     pub description: String,
     pub not_before: Timestamp,
     pub not_after: Option<Timestamp>,
-}
-
-/// A spot request, which lives and ends with its instance.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub struct SpotRequest {
-    pub id: String,
-    pub instance_id: String,
-    /// `active` or `closed`.
-    pub state: &'static str,
-    pub status: &'static str,
-    pub updated_at: Timestamp,
-    pub created_at: Timestamp,
-    pub instance_type: &'static str,
-    pub zone: String,
-    pub tags: Tags,
 }

@@ -1,10 +1,12 @@
 //! One launch: check what was asked, take capacity and addresses, and bring instances into being.
 
 use super::capacity::CapacityType;
-use super::catalogue::Offering;
-use super::instance::{Instance, InstanceProfileReference, NetworkInterface, SpotRequest, State, TemplateUse, Volume};
+use super::catalogue::{InstanceType, Offering};
+use super::facts::Facts;
+use super::instance::{Instance, InstanceProfileReference, NetworkInterface, State, TemplateUse, Volume};
 use super::launch_template::{BlockDevice, LaunchSpecification, NetworkInterfaceSpecification};
 use super::network::Subnet;
+use super::spot_request::{SpotRequest, SpotState};
 use super::{Cloud, after, check_id, tags};
 use crate::error::ApiError;
 use jiff::Timestamp;
@@ -25,7 +27,27 @@ pub(crate) struct Launch<'a> {
     pub(crate) template: Option<&'a TemplateUse>,
     pub(crate) fleet_id: Option<&'a str>,
     pub(crate) client_token: Option<&'a str>,
+    /// The request it fulfils, if there is one already.
+    pub(crate) spot_request: Option<&'a str>,
     pub(crate) count: u32,
+    /// With fewer, nothing is launched at all.
+    pub(crate) minimum: u32,
+}
+
+impl<'a> Launch<'a> {
+    /// An on-demand launch of up to this many that comes from nowhere in particular.
+    pub(crate) fn of(specification: &'a Arc<LaunchSpecification>, count: u32) -> Self {
+        Self {
+            specification,
+            capacity_type: CapacityType::OnDemand,
+            template: None,
+            fleet_id: None,
+            client_token: None,
+            spot_request: None,
+            count,
+            minimum: 0,
+        }
+    }
 }
 
 /// The placement group (id and name) a launch joins, and its partition.
@@ -45,7 +67,9 @@ impl Cloud {
     // fidelity: documented(EC2 API Reference, Error codes); the sentences as commonly seen.
     pub(crate) fn check_launch(&self, specification: &LaunchSpecification) -> Result<Checked<'_>, ApiError> {
         check_user_data(specification.user_data.as_deref())?;
-        let image_id = specification.image_id.as_deref().ok_or_else(|| ApiError::missing("ImageId"))?;
+        let asked = specification.image_id.as_deref().ok_or_else(|| ApiError::missing("ImageId"))?;
+        let resolved = self.resolved_image(asked);
+        let image_id = resolved.as_deref().unwrap_or(asked);
         check_id(image_id, "ami", "InvalidAMIID.Malformed")?;
         let image = self.images.launchable(image_id)?;
         let name = specification.instance_type.as_deref().unwrap_or("m1.small");
@@ -78,12 +102,32 @@ impl Cloud {
         Ok(Checked { offering, subnet, image, groups, profile })
     }
 
-    /// Launches up to `launch.count` instances into one pool; answers those it could and, if they are fewer, why.
+    /// The image behind `resolve:ssm:name`, `resolve:ssm:name:version` or `resolve:ssm:name:label`.
+    // fidelity: documented(EC2 User Guide, Use a Systems Manager parameter instead of an AMI ID); assumed: there is one
+    // version of each parameter here, so that a version or label changes nothing.
+    pub(crate) fn resolved_image(&self, image: &str) -> Option<String> {
+        let name = image.strip_prefix("resolve:ssm:")?;
+        let name = name.split_once(':').map_or(name, |(name, _)| name);
+        self.images.parameters.get(name).map(|parameter| parameter.value.clone())
+    }
+
+    /// Launches up to `launch.count` instances into one pool; answers those it could and, if they are fewer, why. Below
+    /// `launch.minimum` it leaves nothing behind.
     pub(crate) fn launch(&mut self, now: Timestamp, launch: &Launch<'_>) -> (Vec<String>, Option<ApiError>) {
+        let (mut ids, error) = self.prepare(now, launch);
+        if ids.len() < launch.minimum as usize {
+            ids.drain(..).for_each(|id| self.unmake(&id));
+        }
+        self.begin(now, &ids);
+        (ids, error)
+    }
+
+    /// Makes instances that nobody has heard of yet: whoever asked goes on with [`Self::begin`] or [`Self::unmake`].
+    pub(super) fn prepare(&mut self, now: Timestamp, launch: &Launch<'_>) -> (Vec<String>, Option<ApiError>) {
         let mut ids = Vec::new();
         let reservation = self.ids.resource("r");
         for index in 0..launch.count {
-            match self.launch_one(now, launch, &reservation, index) {
+            match self.make(now, launch, &reservation, index) {
                 Ok(id) => ids.push(id),
                 Err(error) => return (ids, Some(error)),
             }
@@ -91,7 +135,24 @@ impl Cloud {
         (ids, None)
     }
 
-    fn launch_one(
+    /// Lets prepared instances begin their lives.
+    pub(super) fn begin(&mut self, now: Timestamp, ids: &[String]) {
+        ids.iter().for_each(|id| self.enter(now, id, State::Pending, None));
+    }
+
+    /// Takes a prepared instance back with everything it holds.
+    pub(super) fn unmake(&mut self, id: &str) {
+        self.relinquish(id);
+        let Some(instance) = self.instances.remove(id) else { return };
+        for volume in &instance.volumes {
+            self.parts.remove(&volume.id);
+        }
+        if let Some(request) = instance.spot_request_id {
+            self.spot_requests.remove(&request);
+        }
+    }
+
+    fn make(
         &mut self,
         now: Timestamp,
         launch: &Launch<'_>,
@@ -105,35 +166,28 @@ impl Cloud {
             (subnet.id.clone(), subnet.vpc_id.clone(), subnet.zone.clone(), subnet.zone_id.clone());
         let (image_id, architecture) = (image.id.clone(), image.architecture.clone());
         let devices = image.devices(&specification.block_devices);
-        self.check_market(offering, &zone, launch.capacity_type)?;
-        let reservation = self.matching_reservation(specification, own.name, &zone, launch.capacity_type)?;
-        let (placement_group, partition) = self.place(specification, &zone)?;
+        let platform = super::reservation::platform_of(image);
+        check_sold(own, launch.capacity_type)?;
+        self.check_price(specification, own.name, &zone, launch.capacity_type)?;
+        self.check_vcpus(own, launch.capacity_type)?;
+        let reservation =
+            self.matching_reservation(specification, (own.name, &zone, platform), launch.capacity_type)?;
+        if reservation.is_none() {
+            self.check_capacity(own.name, &zone, launch.capacity_type)?;
+        }
+        let (placement_group, partition) = self.place(specification, own, &zone)?;
         let interfaces = effective_interfaces(specification);
         let prefixes: u32 = interfaces.iter().map(|interface| interface.ipv4_prefix_count * 16).sum();
         let tags = self.launch_tags(launch)?;
         // Nothing is taken before this point, so that a refused launch leaves no trace.
         let network_interfaces = self.take_interfaces(&subnet_id, &interfaces, prefixes, &groups, specification)?;
-        self.capacity.take(own.name, &zone, launch.capacity_type);
-        if let Some(reservation) = reservation.as_ref().and_then(|id| self.reservations.get_mut(id)) {
-            reservation.available -= 1;
+        match reservation.as_ref().and_then(|id| self.reservations.get_mut(id)) {
+            Some(reservation) => reservation.available -= 1,
+            None => self.capacity.take(own.name, &zone, launch.capacity_type),
         }
         let id = self.ids.resource("i");
-        let spot_request_id = (launch.capacity_type == CapacityType::Spot).then(|| {
-            let id_of_request = format!("sir-{:08x}", self.ids.next() >> 32);
-            let request = SpotRequest {
-                id: id_of_request.clone(),
-                instance_id: id.clone(),
-                state: "active",
-                status: "fulfilled",
-                updated_at: now,
-                created_at: now,
-                instance_type: own.name,
-                zone: zone.clone(),
-                tags: specification.tags.get("spot-instances-request").cloned().unwrap_or_default(),
-            };
-            self.spot_requests.insert(id_of_request.clone(), request);
-            id_of_request
-        });
+        let spot_request_id =
+            (launch.capacity_type == CapacityType::Spot).then(|| self.fulfilled_request(now, launch, &id, &zone));
         let volumes = self.create_volumes(now, specification, devices);
         let private_ip = network_interfaces[0].private_ip;
         let instance = Instance {
@@ -149,6 +203,7 @@ impl Cloud {
             state: State::Pending,
             state_since: now,
             state_reason: None,
+            transition_reason: String::new(),
             launched_at: now,
             visible_at: after(now, self.config.consistency_delay),
             vpc_id,
@@ -166,6 +221,11 @@ impl Cloud {
             metadata: specification.metadata.clone(),
             monitoring: specification.monitoring.unwrap_or(false),
             ebs_optimized: specification.ebs_optimized.unwrap_or(false),
+            disable_api_termination: specification.disable_api_termination.unwrap_or(false),
+            disable_api_stop: specification.disable_api_stop.unwrap_or(false),
+            shutdown_behavior: specification.shutdown_behavior.clone().unwrap_or_else(|| "stop".into()),
+            source_dest_check: true,
+            cpu_credits: cpu_credits(specification, own),
             key_name: specification.key_name.clone(),
             client_token: launch.client_token.map(Into::into),
             launch_template: launch.template.cloned(),
@@ -179,14 +239,49 @@ impl Cloud {
             instance_impaired_since: None,
             system_impaired_since: None,
             scheduled_events: Vec::new(),
+            holds_capacity: true,
             launch_index: index,
             reserved_addresses: prefixes,
             specification: Arc::clone(specification),
         };
         self.instances.insert(id.clone(), instance);
         self.index_parts(&id);
-        self.enter(now, &id, State::Pending, None);
         Ok(id)
+    }
+
+    /// The spot request of a new instance: the one it fulfils, or one of its own.
+    fn fulfilled_request(&mut self, now: Timestamp, launch: &Launch<'_>, instance: &str, zone: &str) -> String {
+        if let Some(request) = launch.spot_request.and_then(|id| self.spot_requests.get_mut(id)) {
+            request.state = SpotState::Active;
+            request.status = "fulfilled".into();
+            request.updated_at = now;
+            (request.instance_id, request.launched_zone) = (Some(instance.into()), Some(zone.into()));
+            return request.id.clone();
+        }
+        let id = self.spot_request_id();
+        let specification = launch.specification;
+        let spot = &specification.spot;
+        let request = SpotRequest {
+            id: id.clone(),
+            persistent: spot.request_type.as_deref() == Some("persistent"),
+            state: SpotState::Active,
+            status: "fulfilled".into(),
+            updated_at: now,
+            created_at: now,
+            instance_id: Some(instance.into()),
+            launched_zone: Some(zone.into()),
+            max_price: spot.max_price.clone(),
+            valid_from: None,
+            valid_until: spot.valid_until,
+            interruption_behavior: spot.interruption_behavior.clone().unwrap_or_else(|| "terminate".into()),
+            launch_group: None,
+            zone_group: None,
+            fault: None,
+            tags: specification.tags.get("spot-instances-request").cloned().unwrap_or_default(),
+            specification: Arc::clone(specification),
+        };
+        self.spot_requests.insert(id.clone(), request);
+        id
     }
 
     fn launch_subnet(&self, specification: &LaunchSpecification) -> Result<&Subnet, ApiError> {
@@ -257,92 +352,57 @@ impl Cloud {
         Ok(Some(InstanceProfileReference { arn, id, name, role_arn: role.map(|role| role.arn.clone()) }))
     }
 
-    fn check_market(&self, offering: &Offering, zone: &str, capacity_type: CapacityType) -> Result<(), ApiError> {
-        let name = offering.instance_type.name;
-        if !offering.instance_type.sold_as(capacity_type.name()) {
-            return Err(ApiError::client(
-                "Unsupported",
-                format!("The requested configuration is currently not supported: {name} as {capacity_type}."),
-            ));
-        }
-        let (limit, code, message) = match capacity_type {
-            CapacityType::OnDemand => (
-                self.config.limits.on_demand_vcpus,
-                "VcpuLimitExceeded",
-                "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket that the specified instance type belongs to.",
-            ),
-            CapacityType::Spot => {
-                (self.config.limits.spot_vcpus, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
-            }
-        };
-        if let Some(limit) = limit {
-            let live = self
-                .instances
-                .values()
-                .filter(|instance| instance.capacity_type == capacity_type && !instance.state.is_ending());
-            let used: u32 = live.map(|instance| instance.vcpus).sum();
-            if used + offering.instance_type.vcpus > limit {
-                return Err(ApiError::client(code, message));
-            }
-        }
-        let is_withdrawn = capacity_type == CapacityType::Spot && self.is_spot_withdrawn(name, zone);
-        if is_withdrawn || !self.capacity.available(name, zone, capacity_type) {
-            let others: Vec<&str> = offering.zones.iter().copied().filter(|other| *other != zone).collect();
-            let message = match capacity_type {
-                CapacityType::Spot => "There is no Spot capacity available that matches your request.".to_owned(),
-                CapacityType::OnDemand => format!(
-                    "We currently do not have sufficient {name} capacity in the Availability Zone you requested ({zone}). Our \
-                     system will be working on provisioning additional capacity. You can currently get {name} capacity by not \
-                     specifying an Availability Zone in your request or choosing {}.",
-                    others.join(", ")
-                ),
-            };
-            return Err(ApiError::new(500, "InsufficientInstanceCapacity", message));
-        }
-        Ok(())
-    }
-
-    /// The reservation an on-demand launch uses: the named one, or an open one that fits.
-    // fidelity: documented(EC2 User Guide, Capacity Reservations: open and targeted; ReservationCapacityExceeded)
-    fn matching_reservation(
+    /// Refuses a spot launch whose owner pays less than the present price.
+    // fidelity: documented(EC2 API Reference, Error codes: SpotMaxPriceTooLow)
+    fn check_price(
         &self,
         specification: &LaunchSpecification,
         instance_type: &str,
         zone: &str,
         capacity_type: CapacityType,
-    ) -> Result<Option<String>, ApiError> {
-        if let Some(id) = &specification.reservation_id {
-            let reservation = self.reservations.get(id).ok_or_else(|| {
-                let message = format!("The capacity reservation '{id}' does not exist.");
-                ApiError::client("InvalidCapacityReservationId.NotFound", message)
-            })?;
-            let fits =
-                reservation.instance_type == instance_type && reservation.zone == zone && reservation.state == "active";
-            if !fits {
-                return Err(ApiError::invalid_value(format!(
-                    "The capacity reservation '{id}' does not match the launch."
-                )));
+    ) -> Result<(), ApiError> {
+        let offered = specification.spot.max_price.as_deref().and_then(|text| text.parse::<f64>().ok());
+        let price = self.spot_price(instance_type, zone).map(|(price, _)| price);
+        match offered.zip(price) {
+            Some((offered, price)) if capacity_type == CapacityType::Spot && offered < price => {
+                let message = format!(
+                    "Your Spot request price of {offered} is lower than the minimum required Spot request fulfillment price of {price}."
+                );
+                Err(ApiError::client("SpotMaxPriceTooLow", message))
             }
-            if reservation.available == 0 {
-                let message = "The requested reservation does not have sufficient compatible and available capacity for this request.";
-                return Err(ApiError::client("ReservationCapacityExceeded", message));
-            }
-            return Ok(Some(id.clone()));
+            _ => Ok(()),
         }
-        if capacity_type == CapacityType::Spot || specification.reservation_preference.as_deref() == Some("none") {
-            return Ok(None);
-        }
-        let open = self.reservations.values().find(|reservation| {
-            reservation.instance_match_criteria == "open"
-                && reservation.state == "active"
-                && reservation.available > 0
-                && reservation.instance_type == instance_type
-                && reservation.zone == zone
-        });
-        Ok(open.map(|reservation| reservation.id.clone()))
     }
 
-    fn place(&self, specification: &LaunchSpecification, zone: &str) -> Result<Placed, ApiError> {
+    /// Refuses what a pool has no room for.
+    pub(super) fn check_capacity(&self, name: &str, zone: &str, capacity_type: CapacityType) -> Result<(), ApiError> {
+        let is_withdrawn = capacity_type == CapacityType::Spot && self.is_spot_withdrawn(name, zone);
+        if !is_withdrawn && self.capacity.available(name, zone, capacity_type) {
+            return Ok(());
+        }
+        let zones = self.catalogue.offering(name).map_or(&[][..], |offering| &offering.zones[..]);
+        let others: Vec<&str> = zones.iter().copied().filter(|other| *other != zone).collect();
+        let message = match capacity_type {
+            CapacityType::Spot => "There is no Spot capacity available that matches your request.".to_owned(),
+            CapacityType::OnDemand => format!(
+                "We currently do not have sufficient {name} capacity in the Availability Zone you requested ({zone}). Our \
+                 system will be working on provisioning additional capacity. You can currently get {name} capacity by not \
+                 specifying an Availability Zone in your request or choosing {}.",
+                others.join(", ")
+            ),
+        };
+        Err(ApiError::new(500, "InsufficientInstanceCapacity", message))
+    }
+
+    // fidelity: documented(EC2 User Guide, Placement groups: strategies, seven running instances per zone of a spread group,
+    // one zone for a cluster group; API Reference, Error codes: InvalidPlacementGroup.Unknown); assumed: the codes of a type
+    // that does not take part, and of a second zone.
+    fn place(
+        &self,
+        specification: &LaunchSpecification,
+        instance_type: &'static InstanceType,
+        zone: &str,
+    ) -> Result<Placed, ApiError> {
         let found = match (&specification.placement_group_id, &specification.placement_group_name) {
             (None, None) => return Ok((None, None)),
             (Some(id), _) => self.placement_groups.get(id),
@@ -350,20 +410,37 @@ impl Cloud {
         };
         let group = found
             .ok_or_else(|| ApiError::client("InvalidPlacementGroup.Unknown", "The Placement Group is unknown."))?;
-        let members = self.instances.values().filter(|instance| {
-            !instance.state.is_ending()
-                && instance.zone == zone
-                && instance.placement_group.as_ref().is_some_and(|(id, _)| *id == group.id)
-        });
-        let count = members.count();
-        if group.strategy == "spread" && count >= SPREAD_LIMIT {
+        let strategy = group.strategy.as_str();
+        if !Facts::of(instance_type).placement_strategies.contains(&strategy) {
+            let name = instance_type.name;
+            let message = format!(
+                "{strategy} placement groups are not supported by the '{name}' instance type. Specify a supported instance \
+                 type or change the placement group strategy, and try again."
+            );
+            return Err(ApiError::client("InvalidParameterCombination", message));
+        }
+        let members = self.instances.in_placement_group(&group.id).filter(|instance| !instance.state.is_ending());
+        let (here, elsewhere): (Vec<&Instance>, Vec<&Instance>) = members.partition(|instance| instance.zone == zone);
+        if let Some(other) = elsewhere.first().filter(|_| strategy == "cluster") {
+            let message = format!(
+                "The placement group '{}' is in the Availability Zone {}; a cluster placement group can't span zones.",
+                group.name, other.zone
+            );
+            return Err(ApiError::client("InvalidParameterValue", message));
+        }
+        if strategy == "spread" && here.len() >= SPREAD_LIMIT {
             let message = "We currently do not have sufficient capacity: you have reached the limit of instances in this spread placement group.";
             return Err(ApiError::new(500, "InsufficientInstanceCapacity", message));
         }
-        let partition = match (group.strategy.as_str(), group.partition_count) {
-            ("partition", Some(partitions)) if partitions > 0 => {
-                Some(specification.partition.unwrap_or(count as u32 % partitions + 1))
-            }
+        let partition = match (strategy, group.partition_count) {
+            ("partition", Some(partitions)) if partitions > 0 => match specification.partition {
+                Some(number) if !(1..=partitions).contains(&number) => {
+                    let message = format!("The partition number {number} is not between 1 and {partitions}.");
+                    return Err(ApiError::invalid_value(message));
+                }
+                Some(number) => Some(number),
+                None => Some(here.len() as u32 % partitions + 1),
+            },
             _ => None,
         };
         Ok((Some((group.id.clone(), group.name.clone())), partition))
@@ -425,6 +502,24 @@ impl Cloud {
             |device| Volume { id: self.ids.resource("vol"), tags: tags.clone(), ..Volume::unnamed(device, now) };
         devices.into_iter().map(named).collect()
     }
+}
+
+fn check_sold(own: &InstanceType, capacity_type: CapacityType) -> Result<(), ApiError> {
+    match own.sold_as(capacity_type.name()) {
+        true => Ok(()),
+        false => Err(ApiError::client(
+            "Unsupported",
+            format!("The requested configuration is currently not supported: {} as {capacity_type}.", own.name),
+        )),
+    }
+}
+
+/// How a burstable type is billed beyond its baseline.
+// fidelity: documented(EC2 User Guide, Burstable performance instances: unlimited by default except T2)
+fn cpu_credits(specification: &LaunchSpecification, own: &'static InstanceType) -> Option<String> {
+    let default = if own.family() == "t2" { "standard" } else { "unlimited" };
+    let asked = specification.rest.get("CreditSpecification.CpuCredits");
+    Facts::of(own).burstable.then(|| asked.unwrap_or(default).to_owned())
 }
 
 /// Refuses user data that is not base64 or too long.

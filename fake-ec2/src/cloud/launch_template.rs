@@ -1,13 +1,21 @@
 //! Launch templates: versions, and what a launch is made of once template, override and request are merged.
 
+use super::check_id;
+use super::members::Members;
+use super::requirements::InstanceRequirements;
 use super::tags::Tags;
 use crate::error::ApiError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Launch templates of one account in a region.
+// fidelity: documented(EC2 User Guide, Launch template restrictions: 5,000 templates in a Region, 10,000 versions of each)
+const MAX_TEMPLATES: usize = 5_000;
+const MAX_VERSIONS: usize = 10_000;
+
 /// Everything a launch may specify; the data of a launch template and the parameters of RunInstances alike.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // Named as in RequestLaunchTemplateData.
 pub struct LaunchSpecification {
     pub image_id: Option<String>,
@@ -20,6 +28,7 @@ pub struct LaunchSpecification {
     pub monitoring: Option<bool>,
     pub ebs_optimized: Option<bool>,
     pub disable_api_termination: Option<bool>,
+    pub disable_api_stop: Option<bool>,
     pub shutdown_behavior: Option<String>,
     pub subnet_id: Option<String>,
     pub zone: Option<String>,
@@ -33,16 +42,32 @@ pub struct LaunchSpecification {
     pub block_devices: Vec<BlockDevice>,
     pub metadata: MetadataOptions,
     pub market: Option<String>,
+    pub spot: SpotOptions,
     pub enclave: Option<bool>,
-    pub nested_virtualization: Option<String>,
     pub reservation_preference: Option<String>,
     pub reservation_id: Option<String>,
     /// Tags by resource type.
     pub tags: BTreeMap<String, Tags>,
+    pub(crate) requirements: Option<InstanceRequirements>,
+    /// What is kept and told again, and has no effect here.
+    pub rest: Members,
+}
+
+/// The spot part of the market options.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // Named as in LaunchTemplateSpotMarketOptionsRequest.
+pub struct SpotOptions {
+    /// USD per hour.
+    pub max_price: Option<String>,
+    /// `one-time` or `persistent`.
+    pub request_type: Option<String>,
+    pub valid_until: Option<Timestamp>,
+    /// `terminate`, `stop` or `hibernate`.
+    pub interruption_behavior: Option<String>,
 }
 
 /// One network interface of a launch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct NetworkInterfaceSpecification {
     pub device_index: u32,
@@ -58,6 +83,8 @@ pub struct NetworkInterfaceSpecification {
     pub delete_on_termination: Option<bool>,
     /// TCP established, UDP stream and UDP timeouts, in seconds.
     pub connection_tracking: [Option<u32>; 3],
+    /// What is kept and told again, and has no effect here.
+    pub rest: Members,
 }
 
 /// One volume of a launch.
@@ -74,10 +101,14 @@ pub struct BlockDevice {
     pub snapshot_id: Option<String>,
     pub initialization_rate: Option<u32>,
     pub delete_on_termination: Option<bool>,
+    /// The image's device of this name is left out.
+    pub no_device: bool,
+    /// What is kept and told again, and has no effect here.
+    pub rest: Members,
 }
 
 /// How the instance metadata service answers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct MetadataOptions {
     pub endpoint: Option<String>,
@@ -102,6 +133,7 @@ impl LaunchSpecification {
             monitoring,
             ebs_optimized,
             disable_api_termination,
+            disable_api_stop,
             shutdown_behavior,
             subnet_id,
             zone,
@@ -115,11 +147,13 @@ impl LaunchSpecification {
             block_devices,
             metadata,
             market,
+            spot,
             enclave,
-            nested_virtualization,
             reservation_preference,
             reservation_id,
             tags,
+            requirements,
+            rest,
         } = over;
         replace(&mut self.image_id, image_id);
         replace(&mut self.instance_type, instance_type);
@@ -132,6 +166,7 @@ impl LaunchSpecification {
         replace(&mut self.monitoring, monitoring);
         replace(&mut self.ebs_optimized, ebs_optimized);
         replace(&mut self.disable_api_termination, disable_api_termination);
+        replace(&mut self.disable_api_stop, disable_api_stop);
         replace(&mut self.shutdown_behavior, shutdown_behavior);
         replace(&mut self.subnet_id, subnet_id);
         replace(&mut self.zone, zone);
@@ -165,13 +200,23 @@ impl LaunchSpecification {
         replace(&mut self.metadata.tokens, tokens);
         replace(&mut self.metadata.tags, metadata_tags);
         replace(&mut self.market, market);
+        if *spot != SpotOptions::default() {
+            self.spot.clone_from(spot);
+        }
         replace(&mut self.enclave, enclave);
-        replace(&mut self.nested_virtualization, nested_virtualization);
         replace(&mut self.reservation_preference, reservation_preference);
         replace(&mut self.reservation_id, reservation_id);
         for (resource, added) in tags {
             self.tags.entry(resource.clone()).or_default().extend(added.clone());
         }
+        // A type and requirements for one exclude each other: whichever is given last holds.
+        if requirements.is_some() {
+            self.requirements.clone_from(requirements);
+            self.instance_type = None;
+        } else if instance_type.is_some() {
+            self.requirements = None;
+        }
+        self.rest.override_with(rest);
         self
     }
 
@@ -189,19 +234,23 @@ fn replace<T: Clone>(own: &mut Option<T>, over: &Option<T>) {
 }
 
 /// A launch template with all its versions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct LaunchTemplate {
     pub id: String,
     pub name: String,
     pub created_at: Timestamp,
+    /// When Describe calls begin to see it.
+    pub visible_at: Timestamp,
     pub default_version: u64,
+    /// The number of the newest version there ever was; numbers are not used again.
+    pub last_number: u64,
     pub versions: BTreeMap<u64, LaunchTemplateVersion>,
     pub tags: Tags,
 }
 
 /// One version of a launch template.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct LaunchTemplateVersion {
     pub created_at: Timestamp,
@@ -212,6 +261,17 @@ pub struct LaunchTemplateVersion {
 impl LaunchTemplate {
     pub(crate) fn latest(&self) -> u64 {
         self.versions.last_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    /// Adds a version and answers its number.
+    pub(crate) fn add_version(&mut self, version: LaunchTemplateVersion) -> Result<u64, ApiError> {
+        if self.versions.len() >= MAX_VERSIONS {
+            let message = format!("You've reached the limit of {MAX_VERSIONS} versions of this launch template.");
+            return Err(ApiError::client("MaxTemplateVersionLimitExceeded", message));
+        }
+        self.last_number += 1;
+        self.versions.insert(self.last_number, version);
+        Ok(self.last_number)
     }
 
     /// The version a text names: a number, `$Latest`, or `$Default` when nothing is named.
@@ -231,7 +291,7 @@ impl LaunchTemplate {
 }
 
 /// How a request names a template.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TemplateReference {
     pub(crate) id: Option<String>,
     pub(crate) name: Option<String>,
@@ -239,7 +299,7 @@ pub(crate) struct TemplateReference {
 }
 
 /// All templates, by id and by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LaunchTemplates {
     by_id: BTreeMap<String, LaunchTemplate>,
     by_name: BTreeMap<String, String>,
@@ -254,25 +314,42 @@ impl LaunchTemplates {
                 "Launch template name already in use.",
             ));
         }
+        if self.by_id.len() >= MAX_TEMPLATES {
+            let message = format!("You've reached the limit of {MAX_TEMPLATES} launch templates in this Region.");
+            return Err(ApiError::client("MaxTemplateLimitExceeded", message));
+        }
         self.by_name.insert(template.name.clone(), template.id.clone());
         self.by_id.insert(template.id.clone(), template);
         Ok(())
     }
 
     pub(crate) fn find(&self, id: Option<&str>, name: Option<&str>) -> Result<&LaunchTemplate, ApiError> {
+        if let Some(id) = id {
+            check_id(id, "lt", "InvalidLaunchTemplateId.Malformed")?;
+        }
+        let found = match (id, name) {
+            (Some(id), _) => self.by_id.get(id),
+            (None, Some(name)) => self.by_name.get(name).and_then(|id| self.by_id.get(id)),
+            (None, None) => None,
+        };
+        found.ok_or_else(|| self.not_found(id, name))
+    }
+
+    /// The refusal of a template that does not exist, or is not seen yet.
+    pub(crate) fn not_found(&self, id: Option<&str>, name: Option<&str>) -> ApiError {
         match (id, name) {
-            (Some(id), _) => self.by_id.get(id).ok_or_else(|| {
-                let message = format!("The specified launch template, with template ID {id}, does not exist.");
-                ApiError::client("InvalidLaunchTemplateId.NotFound", message)
-            }),
-            (None, Some(name)) => self.by_name.get(name).and_then(|id| self.by_id.get(id)).ok_or_else(|| {
-                let message = "At least one of the launch templates specified in the request does not exist.";
-                ApiError::client("InvalidLaunchTemplateName.NotFoundException", message)
-            }),
-            (None, None) => Err(ApiError::client(
+            (Some(id), _) => ApiError::client(
+                "InvalidLaunchTemplateId.NotFound",
+                format!("The specified launch template, with template ID {id}, does not exist."),
+            ),
+            (None, Some(_)) => ApiError::client(
+                "InvalidLaunchTemplateName.NotFoundException",
+                "At least one of the launch templates specified in the request does not exist.",
+            ),
+            (None, None) => ApiError::client(
                 "MissingParameter",
                 "Either a launch template ID or a launch template name must be specified in the request.",
-            )),
+            ),
         }
     }
 

@@ -3,26 +3,36 @@
 //! What will happen by itself stands in an agenda; [`Cloud::advance`] carries out what is due, each entry at its own
 //! instant, so that it does not matter when somebody looks.
 
+pub(crate) mod allocation;
 pub(crate) mod bus;
 pub(crate) mod capacity;
 pub(crate) mod catalogue;
+pub(crate) mod consistency;
+pub(crate) mod facts;
 pub(crate) mod filter;
 pub(crate) mod fleet;
+pub(crate) mod fleet_upkeep;
 pub(crate) mod identity;
 pub(crate) mod ids;
 pub(crate) mod image;
 pub(crate) mod instance;
+pub(crate) mod instances;
 pub(crate) mod key_pair;
 pub(crate) mod launch;
 pub(crate) mod launch_template;
 pub(crate) mod lifecycle;
+pub(crate) mod members;
 pub(crate) mod network;
 pub(crate) mod queue;
+pub(crate) mod quota;
+pub(crate) mod requirements;
 pub(crate) mod reservation;
 pub(crate) mod resource;
 pub(crate) mod roles;
+pub(crate) mod spot_request;
 pub(crate) mod stack;
 pub(crate) mod tags;
+pub(crate) mod throttle;
 pub(crate) mod volume;
 
 use crate::config::Config;
@@ -31,20 +41,24 @@ use crate::iam::decision::queue_takes_events;
 use bus::Bus;
 use capacity::Capacity;
 use catalogue::Catalogue;
+use fleet::Fleets;
 use identity::{Cluster, Identity};
 use ids::Ids;
 use image::Images;
-use instance::{Instance, SpotRequest, State};
+use instance::{Instance, State};
+use instances::Instances;
 use jiff::{SignedDuration, Timestamp};
 use key_pair::KeyPair;
 use launch_template::LaunchTemplates;
 use network::Network;
 use queue::Queue;
 use reservation::{CapacityReservation, PlacementGroup};
+use spot_request::SpotRequest;
 use stack::Stack;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tags::Tags;
+use throttle::Buckets;
 use volume::FreeVolume;
 
 /// Something that will happen by itself.
@@ -58,6 +72,16 @@ pub(crate) enum Due {
     Forget { instance: String },
     /// An image becomes available.
     ImageReady { image: String },
+    /// A spot request is looked at.
+    Evaluate { request: String },
+    /// A spot request that is over disappears from Describe calls.
+    ForgetRequest { request: String },
+    /// A fleet looks at what it has and what it lacks.
+    KeepFleet { fleet: String },
+    /// A deleted fleet disappears from Describe calls.
+    ForgetFleet { fleet: String },
+    /// A capacity reservation may have reached its end.
+    ExpireReservation { reservation: String },
     /// An event reaches a queue.
     Deliver { queue: String, body: String },
 }
@@ -69,6 +93,12 @@ const MAX_TOKENS: usize = 2_000;
 /// Events kept to look back at, in bytes: some 5,000 of the usual 600, where a person looks at the last few. Those a
 /// client makes up may be large.
 const MAX_EVENT_BYTES: usize = 3 << 20;
+
+/// A price in USD per hour, and since when; none where spot was withdrawn.
+type PriceChange = (Option<f64>, Timestamp);
+
+/// Changes of price kept of each pool: a change an hour over the ninety days that AWS keeps, rounded down.
+const MAX_PRICE_CHANGES: usize = 2_000;
 
 /// An event that was put on the bus.
 #[derive(Clone, Debug)]
@@ -96,11 +126,13 @@ pub(crate) struct Cloud {
     parts: BTreeMap<String, String>,
     pub(crate) images: Images,
     pub(crate) templates: LaunchTemplates,
-    pub(crate) instances: BTreeMap<String, Instance>,
+    pub(crate) instances: Instances,
+    pub(crate) fleets: Fleets,
     pub(crate) spot_requests: BTreeMap<String, SpotRequest>,
     pub(crate) reservations: BTreeMap<String, CapacityReservation>,
     pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
     pub(crate) capacity: Capacity,
+    buckets: Buckets,
     pub(crate) identity: Identity,
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) queues: BTreeMap<String, Queue>,
@@ -112,11 +144,14 @@ pub(crate) struct Cloud {
     event_bytes: usize,
     event_count: u64,
     pub(crate) ids: Ids,
-    /// Spot prices that differ from the catalogue, with the instant of the change; none where spot was withdrawn.
-    spot_prices: BTreeMap<(String, String), (Option<f64>, Timestamp)>,
+    /// Spot prices that differ from the catalogue, with the instant of each change, the latest last; none where spot was
+    /// withdrawn.
+    spot_prices: BTreeMap<(String, String), Vec<PriceChange>>,
     on_demand_prices: BTreeMap<String, f64>,
     agenda: BTreeMap<(Timestamp, u64), Due>,
     agenda_count: u64,
+    /// Tags as Describe calls still see them, and until when.
+    pub(super) seen_tags: BTreeMap<String, (Tags, Timestamp)>,
     tokens: BTreeMap<(String, String), (String, String)>,
     token_order: VecDeque<(String, String)>,
     /// Counts changes that someone may wait for: messages, instances, the agenda.
@@ -138,11 +173,13 @@ impl Cloud {
             volumes: BTreeMap::new(),
             parts: BTreeMap::new(),
             templates: LaunchTemplates::default(),
-            instances: BTreeMap::new(),
+            instances: Instances::default(),
+            fleets: Fleets::default(),
             spot_requests: BTreeMap::new(),
             reservations: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
             capacity: Capacity::default(),
+            buckets: Buckets::default(),
             identity: Identity::new(now),
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -155,6 +192,7 @@ impl Cloud {
             on_demand_prices: BTreeMap::new(),
             agenda: BTreeMap::new(),
             agenda_count: 0,
+            seen_tags: BTreeMap::new(),
             tokens: BTreeMap::new(),
             token_order: VecDeque::new(),
             revision: 0,
@@ -171,6 +209,11 @@ impl Cloud {
                 Due::Reclaim { instance } => self.reclaim(at, &instance),
                 Due::Forget { instance } => self.forget(&instance),
                 Due::ImageReady { image } => self.image_ready(&image),
+                Due::Evaluate { request } => self.evaluate(at, &request),
+                Due::ForgetRequest { request } => self.forget_spot_request(&request),
+                Due::KeepFleet { fleet } => self.keep_fleet(at, &fleet),
+                Due::ForgetFleet { fleet } => drop(self.fleets.remove(&fleet)),
+                Due::ExpireReservation { reservation } => self.expire_reservation(at, &reservation),
                 Due::Deliver { queue, body } => self.deliver(at, &queue, body),
             }
         }
@@ -283,17 +326,37 @@ impl Cloud {
 
     /// USD per hour and since when.
     pub(crate) fn spot_price(&self, instance_type: &str, zone: &str) -> Option<(f64, Timestamp)> {
-        if let Some(changed) = self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned())) {
-            return changed.0.map(|price| (price, changed.1));
+        match self.spot_price_changes(instance_type, zone).last() {
+            Some((price, since)) => price.map(|price| (price, *since)),
+            None => Some((*self.catalogue.offering(instance_type)?.spot.get(zone)?, self.started_at)),
         }
-        let price = self.catalogue.offering(instance_type)?.spot.get(zone)?;
-        Some((*price, self.started_at))
+    }
+
+    fn spot_price_changes(&self, instance_type: &str, zone: &str) -> &[PriceChange] {
+        // Most accounts have none, and fleets ask for many prices.
+        if self.spot_prices.is_empty() {
+            return &[];
+        }
+        self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every spot price there was, the latest last; none where spot is withdrawn.
+    pub(crate) fn spot_price_history(&self, instance_type: &str, zone: &str) -> Vec<(f64, Timestamp)> {
+        if self.is_spot_withdrawn(instance_type, zone) {
+            return Vec::new();
+        }
+        let changes = self.spot_price_changes(instance_type, zone);
+        let offering = self.catalogue.offering(instance_type);
+        let first = offering.and_then(|offering| offering.spot.get(zone)).map(|price| (*price, self.started_at));
+        // A price set before any time had passed never left room for the catalogue's.
+        let first = first.filter(|(_, since)| changes.first().is_none_or(|(_, changed)| changed > since));
+        let changes = changes.iter().filter_map(|(price, since)| Some(((*price)?, *since)));
+        first.into_iter().chain(changes).collect()
     }
 
     /// Whether somebody has taken the offering's spot price away.
     pub(crate) fn is_spot_withdrawn(&self, instance_type: &str, zone: &str) -> bool {
-        let changed = self.spot_prices.get(&(instance_type.to_owned(), zone.to_owned()));
-        changed.is_some_and(|(price, _)| price.is_none())
+        self.spot_price_changes(instance_type, zone).last().is_some_and(|(price, _)| price.is_none())
     }
 
     pub(crate) fn on_demand_price(&self, instance_type: &str) -> Option<f64> {
@@ -302,7 +365,13 @@ impl Cloud {
     }
 
     pub(crate) fn set_spot_price(&mut self, now: Timestamp, instance_type: &str, zone: &str, price: Option<f64>) {
-        self.spot_prices.insert((instance_type.into(), zone.into()), (price, now));
+        let changes = self.spot_prices.entry((instance_type.into(), zone.into())).or_default();
+        // Of several prices in one instant only the last ever held.
+        changes.retain(|(_, since)| *since != now);
+        changes.push((price, now));
+        if changes.len() > MAX_PRICE_CHANGES {
+            changes.remove(0);
+        }
     }
 
     pub(crate) fn set_on_demand_price(&mut self, instance_type: &str, price: f64) {
@@ -329,6 +398,9 @@ impl Cloud {
         if let Some(group) = self.placement_groups.get_mut(id) {
             return Some(&mut group.tags);
         }
+        if let Some(fleet) = self.fleets.get_mut(id) {
+            return Some(&mut fleet.tags);
+        }
         if let Some(snapshot) = self.images.snapshots.get_mut(id) {
             return Some(&mut snapshot.tags);
         }
@@ -352,6 +424,7 @@ impl Cloud {
             .or_else(|| self.spot_requests.get(id).map(|request| &request.tags))
             .or_else(|| self.reservations.get(id).map(|reservation| &reservation.tags))
             .or_else(|| self.placement_groups.get(id).map(|group| &group.tags))
+            .or_else(|| self.fleets.get(id).map(|fleet| &fleet.tags))
             .or_else(|| self.images.snapshots.get(id).map(|snapshot| &snapshot.tags))
             .or_else(|| self.key_pairs.values().find(|pair| pair.id == id).map(|pair| &pair.tags))
             .or_else(|| self.volumes.get(id).map(|free| &free.volume.tags))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const CALLS: &str = "all, {\"nth\": N}, {\"first\": N} or {\"after\": N}";
 
-const OUTCOMES: &str = "unauthorized, throttled, lostRequest, lostReply, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
+const OUTCOMES: &str = "unauthorized, throttled, lostRequest, lostReply, truncatedBody, hang, {\"delayMs\": N} or {\"error\": {\"code\": TEXT, \"message\": TEXT, \"status\": N}}";
 
 /// An hour: longer than any client waits.
 const MAX_DELAY_MS: u64 = 3_600_000;
@@ -19,6 +19,7 @@ pub(super) fn read(fields: &mut Fields) -> Result<FaultRule, Refusal> {
     let service = fields.text("service")?.map(|name| service(&name)).transpose()?;
     let action = fields.text("action")?;
     let parameter = fields.object("parameter")?.map(parameter).transpose()?;
+    let caller = fields.text("caller")?;
     let calls = match fields.value("calls") {
         None => Calls::All,
         Some(value) => calls(fields, value)?,
@@ -32,7 +33,7 @@ pub(super) fn read(fields: &mut Fields) -> Result<FaultRule, Refusal> {
         _ => self::outcome(fields, outcome)?,
     };
     fields.finish()?;
-    Ok(FaultRule { service, action, parameter, calls, outcome })
+    Ok(FaultRule { service, action, parameter, caller, calls, outcome })
 }
 
 fn named<'a>(fields: &Fields, action: &'a Option<String>) -> Result<&'a str, Refusal> {
@@ -74,6 +75,7 @@ fn outcome(fields: &Fields, value: Value) -> Result<Outcome, Refusal> {
         Some("lostRequest") => return Ok(Outcome::LostRequest),
         Some("lostReply") => return Ok(Outcome::LostReply),
         Some("hang") => return Ok(Outcome::Hang),
+        Some("truncatedBody") => return Ok(Outcome::TruncatedBody),
         Some(_) => return Err(fields.wrong("outcome", &value, OUTCOMES)),
         None => {}
     }
@@ -103,7 +105,7 @@ fn error(mut fields: Fields) -> Result<ApiError, Refusal> {
 }
 
 pub(super) fn show(FaultId(id): FaultId, rule: &FaultRule, matched: u64) -> Value {
-    let FaultRule { service, action, parameter, calls, outcome } = rule;
+    let FaultRule { service, action, parameter, caller, calls, outcome } = rule;
     let calls = match calls {
         Calls::All => json!("all"),
         Calls::Nth(n) => json!({ "nth": n }),
@@ -118,12 +120,14 @@ pub(super) fn show(FaultId(id): FaultId, rule: &FaultRule, matched: u64) -> Valu
         Outcome::LostRequest => json!("lostRequest"),
         Outcome::LostReply => json!("lostReply"),
         Outcome::Hang => json!("hang"),
+        Outcome::TruncatedBody => json!("truncatedBody"),
     };
     json!({
         "id": id,
         "service": service.map(Service::name),
         "action": action,
         "parameter": parameter.as_ref().map(|(name, value)| json!({"name": name, "value": value})),
+        "caller": caller,
         "calls": calls,
         "outcome": outcome,
         "matched": matched,

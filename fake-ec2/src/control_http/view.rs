@@ -244,7 +244,8 @@ pub(super) fn instance_profile(profile: &InstanceProfile) -> Value {
 }
 
 pub(super) fn launch_template(template: &LaunchTemplate) -> Value {
-    let LaunchTemplate { id, name, created_at, default_version, versions, tags } = template;
+    let LaunchTemplate { id, name, created_at, visible_at: _, default_version, last_number: _, versions, tags } =
+        template;
     json!({
         "id": id,
         "name": name,

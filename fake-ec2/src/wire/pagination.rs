@@ -62,6 +62,11 @@ impl Page {
         Ok(Self { after, size })
     }
 
+    /// The key of the last item of the page before, for whoever can begin there instead of skipping.
+    pub(crate) fn after(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
     /// Cuts the page out of `items`, which must come in the order of their keys.
     pub(crate) fn cut<T>(&self, items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> String) -> Paged<T> {
         let mut rest =

@@ -5,6 +5,7 @@
 //! effect here.
 
 use crate::cloud::filter::{Filter, Filters};
+use crate::cloud::members::Members;
 use crate::cloud::queue::md5_hex;
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
@@ -27,6 +28,11 @@ impl Form {
         self.0.get(name).map(|(value, _)| value.as_str())
     }
 
+    /// The name of every parameter.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// A copy of which nothing has been read.
     pub(crate) fn unread(&self) -> Self {
         Self(self.0.iter().map(|(key, (value, _))| (key.clone(), (value.clone(), AtomicBool::new(false)))).collect())
@@ -35,7 +41,9 @@ impl Form {
     pub(crate) fn query(&self) -> Query<'_> {
         let query = Query { form: self, prefix: String::new() };
         // They have been acted on already.
-        ["Action", "Version"].map(|name| query.text(name));
+        for name in ["Action", "Version"] {
+            query.text(name);
+        }
         query
     }
 
@@ -134,6 +142,46 @@ impl<'a> Query<'a> {
                 tracing::info!(parameter = %format!("{}{name}", self.prefix), "a parameter is accepted and has no effect here");
             }
         }
+    }
+
+    /// A text that has to be one of these.
+    pub(crate) fn choice(&self, name: &str, known: &[&str]) -> Result<Option<String>, ApiError> {
+        match self.text(name) {
+            Some(text) if !known.contains(&text) => Err(ApiError::invalid_value(format!(
+                "Value ({text}) for parameter {name} is invalid. Valid values are: {}",
+                known.join(", ")
+            ))),
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
+    /// What is given under these names, to be kept and told again; a name covers the members below it.
+    pub(crate) fn members(&self, names: &[&str]) -> Members {
+        let mut kept = Vec::new();
+        for name in names {
+            self.text(name).into_iter().for_each(|value| kept.push(((*name).to_owned(), value.to_owned())));
+            for (path, value) in self.part(&format!("{name}.")).all_members().iter() {
+                kept.push((format!("{name}.{path}"), value.to_owned()));
+            }
+        }
+        kept.into_iter().collect()
+    }
+
+    /// The same of what has no effect beyond being told again, which the log says as for [`Self::ignore`].
+    pub(crate) fn keep(&self, names: &[&str]) -> Members {
+        self.ignore(names);
+        self.members(names)
+    }
+
+    /// Everything below the prefix, to be kept and told again.
+    pub(crate) fn all_members(&self) -> Members {
+        let from_prefix = self.form.0.range(self.prefix.clone()..);
+        let own = from_prefix.take_while(|(key, _)| key.starts_with(&self.prefix));
+        let kept = own.map(|(key, (value, read))| {
+            read.store(true, Ordering::Relaxed);
+            (key[self.prefix.len()..].to_owned(), value.clone())
+        });
+        kept.collect()
     }
 
     /// Refuses parameters that nobody has read.

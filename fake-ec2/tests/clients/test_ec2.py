@@ -184,6 +184,8 @@ def test_an_instance_runs_and_ends(fresh):
 def test_stopping_and_starting(fresh, refused):
     ec2 = fresh.client("ec2")
     (instance_id,) = fresh.launch()
+    assert refused(ec2.stop_instances, InstanceIds=[instance_id])[::2] == ("IncorrectInstanceState", 400)
+    ec2.get_waiter("instance_running").wait(InstanceIds=[instance_id], WaiterConfig={"Delay": 1})
     (change,) = ec2.stop_instances(InstanceIds=[instance_id])["StoppingInstances"]
     assert change["CurrentState"]["Name"] == "stopping"
     ec2.reboot_instances(InstanceIds=[instance_id])

@@ -7,11 +7,14 @@ use crate::cloud::filter::Test;
 use crate::cloud::instance::{Instance, State};
 use crate::error::ApiError;
 use crate::wire::query::Query;
-use crate::wire::xml::Xml;
+use crate::wire::xml::{Xml, timestamp};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
 
-const FILTERS: [&str; 9] = [
+const FILTERS: [&str; 17] = [
+    "attached-ebs-status.status",
     "availability-zone",
+    "availability-zone-id",
     "instance-state-name",
     "instance-state-code",
     "instance-status.status",
@@ -20,6 +23,12 @@ const FILTERS: [&str; 9] = [
     "system-status.reachability",
     "event.code",
     "event.description",
+    "event.instance-event-id",
+    "event.not-after",
+    "event.not-before",
+    "event.not-before-deadline",
+    "operator.managed",
+    "operator.principal",
 ];
 
 /// What one status check says.
@@ -49,12 +58,20 @@ pub(super) fn describe_instance_status(
         (State::Running, None) => Check { status: "ok", detail: "passed", impaired_since: None },
         _ => Check { status: "not-applicable", detail: "not-applicable", impaired_since: None },
     };
-    let candidates: Vec<&Instance> = match ids.is_empty() {
-        true => cloud.instances.values().filter(|instance| instance.visible_at <= now).collect(),
-        false => named(cloud, now, &ids)?,
+    cloud.instances.refresh();
+    let cloud = &*cloud;
+    let candidates: Box<dyn Iterator<Item = &Instance>> = match ids.is_empty() {
+        true => Box::new(cloud.instances.candidates(&filters, page.after()).filter(|own| own.visible_at <= now)),
+        false => {
+            named(cloud, now, &ids)?;
+            let sorted: BTreeSet<&str> = ids.iter().copied().collect();
+            Box::new(sorted.into_iter().filter_map(|id| cloud.instances.get(id)))
+        }
     };
     let attribute = |instance: &Instance, name: &str, test: Test<'_>| match name {
         "availability-zone" => test(&instance.zone),
+        "availability-zone-id" => test(&instance.zone_id),
+        "attached-ebs-status.status" => test(check(instance, None).status),
         "instance-state-name" => test(instance.state.name()),
         "instance-state-code" => test(&instance.state.code().to_string()),
         "instance-status.status" => test(check(instance, instance.instance_impaired_since).status),
@@ -63,10 +80,14 @@ pub(super) fn describe_instance_status(
         "system-status.reachability" => test(check(instance, instance.system_impaired_since).detail),
         "event.code" => instance.scheduled_events.iter().any(|event| test(&event.code)),
         "event.description" => instance.scheduled_events.iter().any(|event| test(&event.description)),
+        "event.instance-event-id" => instance.scheduled_events.iter().any(|event| test(&event.id)),
+        "event.not-before" => instance.scheduled_events.iter().any(|event| test(&timestamp(event.not_before))),
+        "event.not-after" => {
+            instance.scheduled_events.iter().any(|event| event.not_after.is_some_and(|at| test(&timestamp(at))))
+        }
         _ => false,
     };
     let chosen = candidates
-        .into_iter()
         .filter(|instance| all || instance.state == State::Running)
         .filter(|instance| filters.matches(None, |name, test| attribute(instance, name, test)));
     let paged = page.cut(chosen, |instance| instance.id.clone());

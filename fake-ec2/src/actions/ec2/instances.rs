@@ -1,44 +1,15 @@
-//! DescribeInstances, DescribeSpotInstanceRequests and the actions that end, stop and start instances.
+//! DescribeInstances and the actions that end, stop and start instances.
 
-use super::{finish, groups, page, specification, tag_set};
-use crate::cloud::filter::{Filters, Test};
-use crate::cloud::instance::{Instance, SpotRequest, State};
+use super::{finish, groups, instance_filters, members, page, specification, tag_set};
+use crate::cloud::filter::Filters;
+use crate::cloud::instance::{Instance, State};
+use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, check_id, no_such_instance};
 use crate::error::ApiError;
 use crate::wire::query::Query;
-use crate::wire::xml::{Xml, timestamp};
+use crate::wire::xml::Xml;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
-
-const FILTERS: [&str; 27] = [
-    "tag-key",
-    "instance-id",
-    "instance-state-name",
-    "instance-state-code",
-    "instance-type",
-    "image-id",
-    "subnet-id",
-    "vpc-id",
-    "availability-zone",
-    "availability-zone-id",
-    "private-ip-address",
-    "private-dns-name",
-    "reservation-id",
-    "owner-id",
-    "client-token",
-    "instance-lifecycle",
-    "spot-instance-request-id",
-    "instance.group-id",
-    "instance.group-name",
-    "iam-instance-profile.arn",
-    "architecture",
-    "tenancy",
-    "launch-time",
-    "placement-group-name",
-    "key-name",
-    "capacity-reservation-id",
-    "network-interface.network-interface-id",
-];
+use std::collections::{BTreeMap, BTreeSet};
 
 // fidelity: documented(EC2 API Reference, DescribeInstances)
 pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
@@ -51,16 +22,29 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
     let page = page(query, 5, 1000, usize::MAX)?;
     query.ignore(&["IncludeManagedResources"]);
     finish(query)?;
-    filters.check(&FILTERS)?;
-    let account = cloud.config.account.as_str();
-    let visible = |instance: &&Instance| instance.visible_at <= now;
-    let chosen: Vec<&Instance> = match ids.is_empty() {
-        true => {
-            cloud.instances.values().filter(visible).filter(|instance| passes(instance, &filters, account)).collect()
-        }
-        false => named(cloud, now, &ids)?.into_iter().filter(|instance| passes(instance, &filters, account)).collect(),
+    filters.check(&instance_filters::KNOWN)?;
+    let account = cloud.config.account.clone();
+    if !ids.is_empty() {
+        named(cloud, now, &ids)?;
+    }
+    // An index of the present tags would miss what is still seen with earlier ones.
+    let indexed = if cloud.sees_earlier_tags() { Filters::default() } else { filters.clone() };
+    cloud.instances.refresh();
+    let cloud = &*cloud;
+    let tags = |instance: &'_ Instance| cloud.seen_tags(now, &instance.id, &instance.tags).clone();
+    let passes = |instance: &&Instance| {
+        let tags = cloud.seen_tags(now, &instance.id, &instance.tags);
+        instance.visible_at <= now
+            && filters.matches(Some(tags), |name, test| instance_filters::attribute(instance, &account, name, test))
     };
-    let paged = page.cut(chosen, |instance| instance.id.clone());
+    let candidates: Box<dyn Iterator<Item = &Instance>> = match ids.is_empty() {
+        true => cloud.instances.candidates(&indexed, page.after()),
+        false => {
+            let sorted: BTreeSet<&str> = ids.iter().copied().collect();
+            Box::new(sorted.into_iter().filter_map(|id| cloud.instances.get(id)))
+        }
+    };
+    let paged = page.cut(candidates.filter(passes), |instance| instance.id.clone());
     let mut reservations: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
     for instance in paged.items {
         reservations.entry(&instance.reservation_id).or_default().push(instance);
@@ -68,10 +52,10 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
     let mut xml = Xml::new();
     xml.list("reservationSet", reservations, |xml, (id, instances)| {
         xml.text("reservationId", id);
-        xml.text("ownerId", account);
+        xml.text("ownerId", &account);
         xml.open("groupSet");
         xml.close("groupSet");
-        xml.list("instancesSet", instances, write_instance);
+        xml.list("instancesSet", instances, |xml, instance| write_seen_instance(xml, instance, &tags(instance)));
     });
     xml.optional("nextToken", paged.next);
     Ok(xml.into_string())
@@ -90,51 +74,22 @@ pub(super) fn named<'a>(cloud: &'a Cloud, now: Timestamp, ids: &[&str]) -> Resul
     }
 }
 
-fn passes(instance: &Instance, filters: &Filters, account: &str) -> bool {
-    filters.matches(Some(&instance.tags), |name, test| attribute(instance, account, name, test))
-}
-
-fn attribute(instance: &Instance, account: &str, name: &str, test: Test<'_>) -> bool {
-    match name {
-        "instance-id" => test(&instance.id),
-        "instance-state-name" => test(instance.state.name()),
-        "instance-state-code" => test(&instance.state.code().to_string()),
-        "instance-type" => test(instance.instance_type),
-        "image-id" => test(&instance.image_id),
-        "subnet-id" => test(&instance.subnet_id),
-        "vpc-id" => test(&instance.vpc_id),
-        "availability-zone" => test(&instance.zone),
-        "availability-zone-id" => test(&instance.zone_id),
-        "private-ip-address" => test(&instance.private_ip.to_string()),
-        "private-dns-name" => test(&instance.private_dns_name),
-        "reservation-id" => test(&instance.reservation_id),
-        "owner-id" => test(account),
-        "client-token" => instance.client_token.as_deref().is_some_and(test),
-        "instance-lifecycle" => instance.spot_request_id.is_some() && test("spot"),
-        "spot-instance-request-id" => instance.spot_request_id.as_deref().is_some_and(test),
-        "instance.group-id" => instance.security_groups.iter().any(|(id, _)| test(id)),
-        "instance.group-name" => instance.security_groups.iter().any(|(_, name)| test(name)),
-        "iam-instance-profile.arn" => instance.profile.as_ref().is_some_and(|profile| test(&profile.arn)),
-        "architecture" => test(&instance.architecture),
-        "tenancy" => test(&instance.tenancy),
-        "launch-time" => test(&timestamp(instance.launched_at)),
-        "placement-group-name" => instance.placement_group.as_ref().is_some_and(|(_, name)| test(name)),
-        "key-name" => instance.key_name.as_deref().is_some_and(test),
-        "capacity-reservation-id" => instance.capacity_reservation_id.as_deref().is_some_and(test),
-        "network-interface.network-interface-id" => {
-            instance.network_interfaces.iter().any(|interface| test(&interface.id))
-        }
-        _ => false,
-    }
+/// An instance that Describe calls see already.
+pub(super) fn find_visible<'a>(cloud: &'a Cloud, now: Timestamp, id: &str) -> Result<&'a Instance, ApiError> {
+    named(cloud, now, &[id]).map(|found| found[0])
 }
 
 pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
+    write_seen_instance(xml, instance, &instance.tags);
+}
+
+fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
     xml.text("instanceId", &instance.id);
     xml.text("imageId", &instance.image_id);
     xml.element("instanceState", |xml| write_state(xml, instance.state));
     xml.text("privateDnsName", if instance.state == State::Terminated { "" } else { &instance.private_dns_name });
     xml.text("dnsName", "");
-    xml.text("reason", instance.state_reason.as_ref().map_or("", |(code, _)| code));
+    xml.text("reason", &instance.transition_reason);
     xml.optional("keyName", instance.key_name.as_ref());
     xml.value("amiLaunchIndex", instance.launch_index);
     xml.text("instanceType", instance.instance_type);
@@ -155,7 +110,7 @@ pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
         xml.text("vpcId", &instance.vpc_id);
         xml.text("privateIpAddress", instance.private_ip.to_string());
     }
-    xml.value("sourceDestCheck", true);
+    xml.value("sourceDestCheck", instance.source_dest_check);
     groups(xml, "groupSet", &instance.security_groups);
     if let Some((code, message)) = &instance.state_reason {
         xml.element("stateReason", |xml| {
@@ -181,7 +136,7 @@ pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
     }
     xml.optional("spotInstanceRequestId", instance.spot_request_id.as_ref());
     xml.text("clientToken", instance.client_token.as_deref().unwrap_or_default());
-    tag_set(xml, &instance.tags);
+    tag_set(xml, tags);
     xml.text("hypervisor", "xen");
     xml.list("networkInterfaceSet", &instance.network_interfaces, |xml, interface| {
         xml.text("networkInterfaceId", &interface.id);
@@ -220,8 +175,24 @@ pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
     });
     xml.element("metadataOptions", |xml| specification::write_metadata(xml, &instance.metadata));
     xml.element("enclaveOptions", |xml| xml.value("enabled", instance.specification.enclave.unwrap_or(false)));
+    write_kept(xml, instance);
     xml.text("platformDetails", "Linux/UNIX");
     xml.text("usageOperation", "RunInstances");
+}
+
+/// What the launch asked that has no effect, as DescribeInstances tells it.
+fn write_kept(xml: &mut Xml, instance: &Instance) {
+    let kept = &instance.specification.rest;
+    let hibernation = kept.get("HibernationOptions.Configured").unwrap_or("false");
+    xml.element("hibernationOptions", |xml| xml.text("configured", hibernation));
+    let recovery = kept.get("MaintenanceOptions.AutoRecovery").unwrap_or("default");
+    xml.element("maintenanceOptions", |xml| xml.text("autoRecovery", recovery));
+    if kept.iter().any(|(path, _)| path.starts_with("CpuOptions.")) {
+        xml.element("cpuOptions", |xml| members::write_below(xml, kept, "CpuOptions"));
+    }
+    if kept.iter().any(|(path, _)| path.starts_with("PrivateDnsNameOptions.")) {
+        xml.element("privateDnsNameOptions", |xml| members::write_below(xml, kept, "PrivateDnsNameOptions"));
+    }
 }
 
 fn write_state(xml: &mut Xml, state: State) {
@@ -229,52 +200,72 @@ fn write_state(xml: &mut Xml, state: State) {
     xml.text("name", state.name());
 }
 
+// fidelity: documented(EC2 API Reference, TerminateInstances: a protected instance keeps the others of its zone alive too; those
+// of other zones end although the request fails)
 pub(super) fn terminate_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
     query.ignore(&["Force", "SkipOsShutdown"]);
-    change_states(cloud, now, query, Cloud::terminate)
-}
-
-pub(super) fn stop_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
-    query.ignore(&["Force", "Hibernate", "SkipOsShutdown"]);
-    change_states(cloud, now, query, Cloud::stop)
-}
-
-pub(super) fn start_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
-    change_states(cloud, now, query, Cloud::start)
-}
-
-pub(super) fn reboot_instances(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
-    let ids = instance_ids(query)?;
-    finish(query)?;
-    let missing: Vec<&str> = ids.into_iter().filter(|id| !cloud.instances.contains_key(*id)).collect();
-    if missing.is_empty() { Ok(super::returned_true()) } else { Err(no_such_instance(&missing)) }
-}
-
-type Change = fn(&mut Cloud, Timestamp, &str) -> Result<(State, State), ApiError>;
-
-/// One unknown id fails the whole call, and nothing changes.
-fn change_states(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, change: Change) -> Result<String, ApiError> {
-    let ids = instance_ids(query)?;
-    finish(query)?;
-    // A change is asked for by id, which also finds what Describe calls do not see yet.
-    let missing: Vec<&str> = ids.iter().copied().filter(|id| !cloud.instances.contains_key(*id)).collect();
-    if !missing.is_empty() {
-        return Err(no_such_instance(&missing));
+    let ids = existing(cloud, query)?;
+    let mut kept_zones = BTreeSet::new();
+    let mut refusal = None;
+    for id in &ids {
+        if let Err(error) = cloud.check_protection(id) {
+            kept_zones.insert(cloud.instance(id)?.zone.clone());
+            refusal.get_or_insert(error);
+        }
     }
     let mut changes = Vec::new();
     for id in ids {
-        changes.push((id, change(cloud, now, id)?));
+        if !kept_zones.contains(&cloud.instance(id)?.zone) {
+            changes.push((id, cloud.terminate(now, id)?));
+        }
     }
+    refusal.map_or_else(|| Ok(write_changes(changes)), Err)
+}
+
+pub(super) fn stop_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
+    let hibernate = query.boolean("Hibernate")?.unwrap_or(false);
+    query.ignore(&["Force", "SkipOsShutdown"]);
+    change_states(cloud, query, |cloud, id| cloud.stop(now, id, hibernate))
+}
+
+pub(super) fn start_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
+    query.ignore(&["AdditionalInfo"]);
+    change_states(cloud, query, |cloud, id| cloud.start(now, id))
+}
+
+// fidelity: documented(EC2 API Reference, RebootInstances: succeeds if the instances exist, whatever their state)
+pub(super) fn reboot_instances(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
+    existing(cloud, query)?;
+    Ok(super::returned_true())
+}
+
+type Change = (State, State);
+
+/// What the first instance that refuses is told; those before it have changed.
+fn change_states(
+    cloud: &mut Cloud,
+    query: &Query<'_>,
+    change: impl Fn(&mut Cloud, &str) -> Result<Change, ApiError>,
+) -> Result<String, ApiError> {
+    let mut changes = Vec::new();
+    for id in existing(cloud, query)? {
+        changes.push((id, change(cloud, id)?));
+    }
+    Ok(write_changes(changes))
+}
+
+fn write_changes(changes: Vec<(&str, Change)>) -> String {
     let mut xml = Xml::new();
     xml.list("instancesSet", changes, |xml, (id, (previous, current))| {
         xml.text("instanceId", id);
         xml.element("currentState", |xml| write_state(xml, current));
         xml.element("previousState", |xml| write_state(xml, previous));
     });
-    Ok(xml.into_string())
+    xml.into_string()
 }
 
-fn instance_ids<'a>(query: &Query<'a>) -> Result<Vec<&'a str>, ApiError> {
+/// The ids a request names. One unknown id fails the whole call, and nothing changes.
+pub(super) fn existing<'a>(cloud: &Cloud, query: &Query<'a>) -> Result<Vec<&'a str>, ApiError> {
     let ids = query.list("InstanceId");
     if ids.is_empty() {
         return Err(ApiError::missing("InstanceId"));
@@ -282,54 +273,8 @@ fn instance_ids<'a>(query: &Query<'a>) -> Result<Vec<&'a str>, ApiError> {
     for id in &ids {
         check_id(id, "i", "InvalidInstanceID.Malformed")?;
     }
-    Ok(ids)
-}
-
-// fidelity: documented(EC2 API Reference, DescribeSpotInstanceRequests; status codes: User Guide, Spot request status)
-pub(super) fn describe_spot_instance_requests(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
-    let (ids, filters) = (query.list("SpotInstanceRequestId"), query.filters()?);
-    let page = page(query, 5, 1000, usize::MAX)?;
     finish(query)?;
-    filters.check(&[
-        "tag-key",
-        "state",
-        "status-code",
-        "instance-id",
-        "spot-instance-request-id",
-        "launched-availability-zone",
-    ])?;
-    if let Some(missing) = ids.iter().find(|id| !cloud.spot_requests.contains_key(**id)) {
-        let message = format!("The spot instance request ID '{missing}' does not exist");
-        return Err(ApiError::client("InvalidSpotInstanceRequestID.NotFound", message));
-    }
-    let attribute = |request: &SpotRequest, name: &str, test: Test<'_>| match name {
-        "state" => test(request.state),
-        "status-code" => test(request.status),
-        "instance-id" => test(&request.instance_id),
-        "spot-instance-request-id" => test(&request.id),
-        "launched-availability-zone" => test(&request.zone),
-        _ => false,
-    };
-    let chosen = cloud.spot_requests.values().filter(|request| ids.is_empty() || ids.contains(&request.id.as_str()));
-    let chosen =
-        chosen.filter(|request| filters.matches(Some(&request.tags), |name, test| attribute(request, name, test)));
-    let paged = page.cut(chosen, |request| request.id.clone());
-    let mut xml = Xml::new();
-    xml.list("spotInstanceRequestSet", paged.items, |xml, request| {
-        xml.text("spotInstanceRequestId", &request.id);
-        xml.text("type", "one-time");
-        xml.text("state", request.state);
-        xml.element("status", |xml| {
-            xml.text("code", request.status);
-            xml.time("updateTime", request.updated_at);
-        });
-        xml.text("instanceId", &request.instance_id);
-        xml.time("createTime", request.created_at);
-        xml.text("productDescription", "Linux/UNIX");
-        xml.text("launchedAvailabilityZone", &request.zone);
-        xml.element("launchSpecification", |xml| xml.text("instanceType", request.instance_type));
-        tag_set(xml, &request.tags);
-    });
-    xml.optional("nextToken", paged.next);
-    Ok(xml.into_string())
+    // A change is asked for by id, which also finds what Describe calls do not see yet.
+    let missing: Vec<&str> = ids.iter().copied().filter(|id| !cloud.instances.contains_key(*id)).collect();
+    if missing.is_empty() { Ok(ids) } else { Err(no_such_instance(&missing)) }
 }

@@ -1,19 +1,24 @@
 //! EC2 actions. Each reads its parameters completely, refuses what it does not know, and only then acts.
 
 mod describe;
+mod fleet_requests;
 mod fleets;
 mod gateways;
 mod image_attributes;
 mod images;
+mod instance_attributes;
+mod instance_filters;
 mod instance_status;
 mod instance_types;
 mod instances;
 mod key_pairs;
 mod launch_templates;
+mod members;
 mod network_defaults;
 mod network_interfaces;
 pub(super) mod permissions;
 mod prices;
+mod requirements;
 mod reservations;
 mod route_tables;
 mod run_instances;
@@ -21,6 +26,7 @@ mod security_group_rules;
 mod security_groups;
 mod snapshots;
 mod specification;
+mod spot_requests;
 mod stage_permissions;
 mod subnets;
 mod tags;
@@ -48,14 +54,40 @@ pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, form: 
         }
         "DescribeInstances" => instances::describe_instances(cloud, now, &query),
         "DescribeInstanceStatus" => instance_status::describe_instance_status(cloud, now, &query),
-        "DescribeSpotInstanceRequests" => instances::describe_spot_instance_requests(cloud, &query),
+        "DescribeInstanceAttribute" => instance_attributes::describe_instance_attribute(cloud, now, &query),
+        "ModifyInstanceAttribute" => instance_attributes::modify_instance_attribute(cloud, &query),
+        "ResetInstanceAttribute" => instance_attributes::reset_instance_attribute(cloud, &query),
+        "ModifyInstanceMetadataOptions" => instance_attributes::modify_instance_metadata_options(cloud, &query),
+        "DescribeInstanceCreditSpecifications" => {
+            instance_attributes::describe_instance_credit_specifications(cloud, now, &query)
+        }
+        "ModifyInstanceCreditSpecification" => instance_attributes::modify_instance_credit_specification(cloud, &query),
+        "MonitorInstances" => instance_attributes::monitor_instances(cloud, &query, true),
+        "UnmonitorInstances" => instance_attributes::monitor_instances(cloud, &query, false),
+        "GetConsoleOutput" => instance_attributes::get_console_output(cloud, now, &query),
+        "DescribeFleets" => fleet_requests::describe_fleets(cloud, &query),
+        "ModifyFleet" => fleet_requests::modify_fleet(cloud, now, &query),
+        "DeleteFleets" => fleet_requests::delete_fleets(cloud, now, &query),
+        "DescribeFleetInstances" => fleet_requests::describe_fleet_instances(cloud, &query),
+        "DescribeFleetHistory" => fleet_requests::describe_fleet_history(cloud, now, &query),
+        "GetInstanceTypesFromInstanceRequirements" => requirements::get_instance_types(cloud, &query),
+        "RequestSpotInstances" => {
+            idempotent(cloud, action, form, |cloud| spot_requests::request_spot_instances(cloud, now, &query))
+        }
+        "CancelSpotInstanceRequests" => spot_requests::cancel_spot_instance_requests(cloud, now, &query),
+        "DescribeSpotInstanceRequests" => spot_requests::describe_spot_instance_requests(cloud, &query),
         "TerminateInstances" => instances::terminate_instances(cloud, now, &query),
         "StopInstances" => instances::stop_instances(cloud, now, &query),
         "StartInstances" => instances::start_instances(cloud, now, &query),
         "RebootInstances" => instances::reboot_instances(cloud, &query),
-        "CreateLaunchTemplateVersion" => launch_templates::create_launch_template_version(cloud, now, &query),
-        "DescribeLaunchTemplates" => launch_templates::describe_launch_templates(cloud, &query),
-        "DescribeLaunchTemplateVersions" => launch_templates::describe_launch_template_versions(cloud, &query),
+        "CreateLaunchTemplateVersion" => idempotent(cloud, action, form, |cloud| {
+            launch_templates::create_launch_template_version(cloud, now, &query)
+        }),
+        "ModifyLaunchTemplate" => launch_templates::modify_launch_template(cloud, &query),
+        "DescribeLaunchTemplates" => launch_templates::describe_launch_templates(cloud, now, &query),
+        "DescribeLaunchTemplateVersions" => launch_templates::describe_launch_template_versions(cloud, now, &query),
+        "GetLaunchTemplateData" => launch_templates::get_launch_template_data(cloud, now, &query),
+        "DeleteLaunchTemplateVersions" => launch_templates::delete_launch_template_versions(cloud, &query),
         "DeleteLaunchTemplate" => launch_templates::delete_launch_template(cloud, &query),
         "AssociateVpcCidrBlock" => vpcs::associate_cidr_block(cloud, &query),
         "CreateDefaultVpc" => vpcs::create_default_vpc(cloud, &query),
@@ -136,10 +168,19 @@ pub(super) fn perform(cloud: &mut Cloud, context: &Context, action: &str, form: 
         "DescribeInstanceTypes" => instance_types::describe_instance_types(cloud, &query),
         "DescribeInstanceTypeOfferings" => instance_types::describe_instance_type_offerings(cloud, &query),
         "DescribeSpotPriceHistory" => prices::describe_spot_price_history(cloud, now, &query),
+        "CreateCapacityReservation" => {
+            idempotent(cloud, action, form, |cloud| reservations::create_capacity_reservation(cloud, now, &query))
+        }
+        "ModifyCapacityReservation" => reservations::modify_capacity_reservation(cloud, now, &query),
+        "CancelCapacityReservation" => reservations::cancel_capacity_reservation(cloud, &query),
+        "CreatePlacementGroup" => reservations::create_placement_group(cloud, &query),
+        "DeletePlacementGroup" => reservations::delete_placement_group(cloud, &query),
         "DescribeCapacityReservations" => reservations::describe_capacity_reservations(cloud, &query),
         "DescribePlacementGroups" => reservations::describe_placement_groups(cloud, &query),
-        "CreateTags" => tags::create_tags(cloud, &query),
-        "DeleteTags" => tags::delete_tags(cloud, &query),
+        "CreateTags" | "DeleteTags" => {
+            cloud.keep_seen_tags(now, &query.list("ResourceId"));
+            if action == "CreateTags" { tags::create_tags(cloud, &query) } else { tags::delete_tags(cloud, &query) }
+        }
         "DescribeTags" => tags::describe_tags(cloud, &query),
         _ => Err(unknown_action(Service::Ec2, action)),
     };
@@ -183,6 +224,22 @@ fn refuse_unsupported(query: &Query<'_>, names: &[&str]) -> Result<(), ApiError>
             Err(ApiError::client("UnsupportedOperation", format!("The parameter {name} is not supported here.")))
         }
     }
+}
+
+/// The tags for what an action makes; it makes only one kind of resource.
+fn tags_of_new(query: &Query<'_>, name: &str, kind: &str) -> Result<crate::cloud::tags::Tags, ApiError> {
+    let mut own = crate::cloud::tags::Tags::new();
+    for part in query.structures(name) {
+        match part.required("ResourceType")? {
+            named if named == kind => own.extend(part.tags("Tag")?),
+            other => {
+                let message = format!("'{other}' is not a valid taggable resource type for this operation.");
+                return Err(ApiError::invalid_value(message));
+            }
+        }
+    }
+    crate::cloud::tags::check(&Default::default(), &own)?;
+    Ok(own)
 }
 
 fn tag_set(xml: &mut Xml, tags: &crate::cloud::tags::Tags) {

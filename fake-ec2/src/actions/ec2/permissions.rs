@@ -24,11 +24,48 @@ pub(crate) fn needed(cloud: &Cloud, action: &str, query: &Query<'_>) -> Vec<Perm
             // Malformed: the action says how.
             Err(_) => Vec::new(),
         },
-        "TerminateInstances" | "StopInstances" | "StartInstances" | "RebootInstances" => {
+        "TerminateInstances" | "StopInstances" | "StartInstances" | "RebootInstances" | "MonitorInstances"
+        | "UnmonitorInstances" => {
             query.list("InstanceId").into_iter().filter_map(|id| on_resource(cloud, action, id)).collect()
         }
-        "CreateLaunchTemplate" => create_launch_template(cloud, query),
-        "CreateLaunchTemplateVersion" | "DeleteLaunchTemplate" => {
+        "CreateLaunchTemplate" => create_tagged(cloud, action, "launch-template", query, "TagSpecification"),
+        "DescribeInstanceAttribute"
+        | "GetConsoleOutput"
+        | "GetLaunchTemplateData"
+        | "ModifyInstanceAttribute"
+        | "ModifyInstanceMetadataOptions"
+        | "ResetInstanceAttribute" => {
+            query.text("InstanceId").and_then(|id| on_resource(cloud, action, id)).into_iter().collect()
+        }
+        "ModifyInstanceCreditSpecification" => {
+            let parts = query.structures("InstanceCreditSpecification");
+            parts.iter().filter_map(|part| on_resource(cloud, action, part.text("InstanceId")?)).collect()
+        }
+        "DeleteFleets" => query.list("FleetId").into_iter().filter_map(|id| on_resource(cloud, action, id)).collect(),
+        "ModifyFleet" | "DescribeFleetInstances" | "DescribeFleetHistory" => {
+            query.text("FleetId").and_then(|id| on_resource(cloud, action, id)).into_iter().collect()
+        }
+        "RequestSpotInstances" => request_spot_instances(cloud, query),
+        "CancelSpotInstanceRequests" => {
+            query.list("SpotInstanceRequestId").into_iter().filter_map(|id| on_resource(cloud, action, id)).collect()
+        }
+        "CreateCapacityReservation" => create_tagged(cloud, action, "capacity-reservation", query, "TagSpecifications"),
+        "ModifyCapacityReservation" | "CancelCapacityReservation" => {
+            query.text("CapacityReservationId").and_then(|id| on_resource(cloud, action, id)).into_iter().collect()
+        }
+        "CreatePlacementGroup" => create_placement_group(cloud, query),
+        "DeletePlacementGroup" => {
+            let name = query.text("GroupName").unwrap_or_default();
+            let found = cloud.placement_groups.values().find(|group| group.name == name);
+            found
+                .map(|group| plain("ec2", action, arn(cloud, "placement-group", name)).on_tagged(&group.tags))
+                .into_iter()
+                .collect()
+        }
+        "CreateLaunchTemplateVersion"
+        | "DeleteLaunchTemplate"
+        | "DeleteLaunchTemplateVersions"
+        | "ModifyLaunchTemplate" => {
             let found = cloud.templates.find(query.text("LaunchTemplateId"), query.text("LaunchTemplateName"));
             found.ok().and_then(|template| on_resource(cloud, action, &template.id)).into_iter().collect()
         }
@@ -102,14 +139,38 @@ fn create_fleet(cloud: &Cloud, query: &Query<'_>) -> Vec<Permission> {
     needed
 }
 
-fn create_launch_template(cloud: &Cloud, query: &Query<'_>) -> Vec<Permission> {
+/// A placement group's ARN ends in its name, which is known before there is a group.
+fn create_placement_group(cloud: &Cloud, query: &Query<'_>) -> Vec<Permission> {
+    let name = query.text("GroupName").unwrap_or("*");
+    let mut needed = create_tagged(cloud, "CreatePlacementGroup", "placement-group", query, "TagSpecification");
+    needed.iter_mut().for_each(|permission| permission.resource = arn(cloud, "placement-group", name));
+    needed
+}
+
+fn create_tagged(cloud: &Cloud, action: &str, kind: &str, query: &Query<'_>, name: &str) -> Vec<Permission> {
     let mut tags = Tags::new();
-    for part in query.structures("TagSpecification") {
+    for part in query.structures(name) {
         tags.extend(part.tags("Tag").unwrap_or_default());
     }
-    let action = "CreateLaunchTemplate";
-    let mut needed = vec![plain("ec2", action, arn(cloud, "launch-template", "*")).bringing(&tags)];
-    needed.extend(tagging(cloud, action, [("launch-template", &tags)]));
+    let mut needed = vec![plain("ec2", action, arn(cloud, kind, "*")).bringing(&tags)];
+    needed.extend(tagging(cloud, action, [(kind, &tags)]));
+    needed
+}
+
+/// The action on what the launch uses and on the request it makes, and the role the instance gets.
+fn request_spot_instances(cloud: &Cloud, query: &Query<'_>) -> Vec<Permission> {
+    let action = "RequestSpotInstances";
+    let mut needed = create_tagged(cloud, action, "spot-instances-request", query, "TagSpecification");
+    let Some(specification) = query.structure("LaunchSpecification").and_then(|part| {
+        let mut specification = super::specification::read(&part).ok()?;
+        specification.subnet_id = part.owned("SubnetId");
+        Some(specification)
+    }) else {
+        return needed;
+    };
+    let used = on_launch_resources(cloud, action, &specification, None, CapacityType::OnDemand);
+    needed.extend(used.into_iter().filter(|permission| !permission.resource.ends_with("/*")));
+    needed.extend(passed_role(cloud, &specification).map(|role| pass_role(cloud, role, "ec2.amazonaws.com")));
     needed
 }
 

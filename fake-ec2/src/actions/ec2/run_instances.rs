@@ -4,7 +4,7 @@ use super::{fleets, instances, specification};
 use crate::cloud::Cloud;
 use crate::cloud::instance::TemplateUse;
 use crate::cloud::launch::Launch;
-use crate::cloud::launch_template::LaunchSpecification;
+use crate::cloud::launch_template::{LaunchSpecification, SpotOptions};
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -22,30 +22,34 @@ pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
     }
     let client_token = query.owned("ClientToken");
     let dry_run = query.dry_run()?;
-    query.ignore(&["PrivateIpAddress", "AdditionalInfo", "Ipv6AddressCount", "EnablePrimaryIpv6"]);
+    query.ignore(&[
+        "PrivateIpAddress",
+        "AdditionalInfo",
+        "Ipv6AddressCount",
+        "Ipv6Address",
+        "EnablePrimaryIpv6",
+        "Operator",
+    ]);
     query.finish()?;
     for added in merged.tags.values() {
         crate::cloud::tags::check(&Default::default(), added)?;
     }
+    check_spot(&merged)?;
     cloud.check_launch(&merged)?;
     if dry_run {
         return Err(ApiError::dry_run());
     }
     let merged = Arc::new(merged);
     let launch = Launch {
-        specification: &merged,
         capacity_type: fleets::market(merged.market.as_deref()),
         template: template.as_ref(),
-        fleet_id: None,
         client_token: client_token.as_deref(),
-        count: maximum,
+        // All or nothing below the minimum.
+        minimum,
+        ..Launch::of(&merged, maximum)
     };
     let (ids, error) = cloud.launch(now, &launch);
-    if ids.len() < minimum as usize {
-        // All or nothing below the minimum: what was begun is taken back before anyone sees it run.
-        for id in &ids {
-            cloud.terminate(now, id)?;
-        }
+    if ids.is_empty() {
         return Err(error.unwrap_or_else(|| ApiError::new(500, "InternalError", "An internal error has occurred")));
     }
     let mut xml = Xml::new();
@@ -56,6 +60,23 @@ pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
     xml.close("groupSet");
     xml.list("instancesSet", launched, instances::write_instance);
     Ok(xml.into_string())
+}
+
+// fidelity: documented(EC2 API Reference, SpotMarketOptions: stop and hibernate, and ValidUntil, of persistent requests)
+fn check_spot(merged: &LaunchSpecification) -> Result<(), ApiError> {
+    let spot = &merged.spot;
+    let refuse = |message: &str| Err(ApiError::client("InvalidParameterCombination", message));
+    if merged.market.as_deref() != Some("spot") && *spot != SpotOptions::default() {
+        return refuse("SpotOptions can be specified only with the market type spot.");
+    }
+    let persistent = spot.request_type.as_deref() == Some("persistent");
+    if !persistent && spot.interruption_behavior.as_deref().is_some_and(|behavior| behavior != "terminate") {
+        return refuse("The interruption behaviors stop and hibernate require a Spot request of type persistent.");
+    }
+    if !persistent && spot.valid_until.is_some() {
+        return refuse("ValidUntil requires a Spot request of type persistent.");
+    }
+    Ok(())
 }
 
 /// What the request asks for on top of the launch template it names, if it names one.

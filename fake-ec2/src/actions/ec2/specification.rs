@@ -1,9 +1,20 @@
 //! The parameters that RunInstances and launch templates share, in both directions.
 
-use crate::cloud::launch_template::{BlockDevice, LaunchSpecification, MetadataOptions, NetworkInterfaceSpecification};
+use super::{members, requirements};
+use crate::cloud::launch_template::{
+    BlockDevice, LaunchSpecification, MetadataOptions, NetworkInterfaceSpecification, SpotOptions,
+};
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
+
+const MARKETS: [&str; 3] = ["spot", "capacity-block", "interruptible-capacity-reservation"];
+
+/// Members that are told again, and read where they matter.
+const KEPT: [&str; 2] = ["CreditSpecification", "HibernationOptions"];
+
+const RESOURCE_GROUP: &str =
+    "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn";
 
 /// Reads a specification.
 pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
@@ -14,11 +25,12 @@ pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
         user_data: query.owned("UserData"),
         ebs_optimized: query.boolean("EbsOptimized")?,
         disable_api_termination: query.boolean("DisableApiTermination")?,
-        shutdown_behavior: query.owned("InstanceInitiatedShutdownBehavior"),
+        disable_api_stop: query.boolean("DisableApiStop")?,
+        shutdown_behavior: query.choice("InstanceInitiatedShutdownBehavior", &["stop", "terminate"])?,
         monitoring: query.boolean("Monitoring.Enabled")?,
         enclave: query.boolean("EnclaveOptions.Enabled")?,
-        nested_virtualization: query.owned("CpuOptions.NestedVirtualization"),
-        market: query.owned("InstanceMarketOptions.MarketType"),
+        market: query.choice("InstanceMarketOptions.MarketType", &MARKETS)?,
+        spot: read_spot(query)?,
         profile_name: query.owned("IamInstanceProfile.Name"),
         profile_arn: query.owned("IamInstanceProfile.Arn"),
         reservation_preference: query.owned("CapacityReservationSpecification.CapacityReservationPreference"),
@@ -47,29 +59,57 @@ pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
         let resource = part.required("ResourceType")?.to_owned();
         specification.tags.entry(resource).or_default().extend(part.tags("Tag")?);
     }
-    // What is not modelled has no effect.
-    query.ignore(&[
+    if let Some(part) = query.structure("InstanceRequirements") {
+        specification.requirements = Some(requirements::read(&part)?);
+    }
+    // Told again, and without effect.
+    specification.rest = query.keep(&[
+        "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn",
         "CpuOptions",
-        "CreditSpecification",
-        "InstanceMarketOptions.SpotOptions",
-        "PrivateDnsNameOptions",
-        "MaintenanceOptions",
-        "HibernationOptions",
-        "DisableApiStop",
-        "LicenseSpecification",
+        "ElasticGpuSpecification",
+        "ElasticInferenceAccelerator",
         "KernelId",
-        "RamDiskId",
-        "RamdiskId",
+        "LicenseSpecification",
+        "MaintenanceOptions",
         "NetworkPerformanceOptions",
         "Placement.Affinity",
         "Placement.AvailabilityZoneId",
         "Placement.HostId",
         "Placement.HostResourceGroupArn",
         "Placement.SpreadDomain",
-        "ElasticGpuSpecification",
-        "ElasticInferenceAccelerator",
+        "PrivateDnsNameOptions",
+        "RamDiskId",
+        "RamdiskId",
+        "SecondaryInterface",
     ]);
+    specification.rest.override_with(&query.members(&KEPT));
     Ok(specification)
+}
+
+fn read_spot(query: &Query<'_>) -> Result<SpotOptions, ApiError> {
+    let Some(query) = query.structure("InstanceMarketOptions.SpotOptions") else { return Ok(SpotOptions::default()) };
+    // fidelity: documented(EC2 API Reference, SpotMarketOptions: BlockDurationMinutes is deprecated and without effect)
+    query.ignore(&["BlockDurationMinutes"]);
+    Ok(SpotOptions {
+        max_price: price(&query, "MaxPrice")?,
+        request_type: query.choice("SpotInstanceType", &["one-time", "persistent"])?,
+        valid_until: query.time("ValidUntil")?,
+        interruption_behavior: query.choice("InstanceInterruptionBehavior", &INTERRUPTION_BEHAVIORS)?,
+    })
+}
+
+pub(super) const INTERRUPTION_BEHAVIORS: [&str; 3] = ["terminate", "stop", "hibernate"];
+
+/// A price in USD, kept as it was written.
+pub(super) fn price(query: &Query<'_>, name: &str) -> Result<Option<String>, ApiError> {
+    match query.text(name) {
+        Some(text) if text.parse::<f64>().ok().is_none_or(|price| !(price > 0.0 && price.is_finite())) => {
+            Err(ApiError::invalid_value(format!(
+                "Value ({text}) for parameter {name} is invalid. Expected a price above zero"
+            )))
+        }
+        text => Ok(text.map(str::to_owned)),
+    }
 }
 
 fn read_interface(query: &Query<'_>) -> Result<NetworkInterfaceSpecification, ApiError> {
@@ -91,8 +131,20 @@ fn read_interface(query: &Query<'_>) -> Result<NetworkInterfaceSpecification, Ap
             tracking("UdpStreamTimeout")?,
             tracking("UdpTimeout")?,
         ],
+        rest: query.keep(&[
+            "AssociateCarrierIpAddress",
+            "Description",
+            "EnaQueueCount",
+            "EnaSrdSpecification",
+            "Ipv4Prefix",
+            "Ipv6Addresses",
+            "Ipv6Prefix",
+            "NetworkInterfaceId",
+            "PrivateIpAddress",
+            "PrivateIpAddresses",
+            "SecondaryPrivateIpAddressCount",
+        ]),
     };
-    query.ignore(&["Description", "EnaSrdSpecification", "EnaQueueCount", "SecondaryPrivateIpAddressCount"]);
     Ok(interface)
 }
 
@@ -102,7 +154,6 @@ pub(super) fn read_devices(query: &Query<'_>) -> Result<Vec<BlockDevice>, ApiErr
 }
 
 fn read_device(query: &Query<'_>) -> Result<BlockDevice, ApiError> {
-    query.ignore(&["VirtualName", "NoDevice", "Ebs.EbsCardIndex"]);
     Ok(BlockDevice {
         device_name: query.required("DeviceName")?.to_owned(),
         volume_size_gib: query.number("Ebs.VolumeSize")?,
@@ -114,6 +165,15 @@ fn read_device(query: &Query<'_>) -> Result<BlockDevice, ApiError> {
         snapshot_id: query.owned("Ebs.SnapshotId"),
         initialization_rate: query.number("Ebs.VolumeInitializationRate")?,
         delete_on_termination: query.boolean("Ebs.DeleteOnTermination")?,
+        // Named with an empty text, as the reference asks, or with any other.
+        no_device: query.text("NoDevice").is_some(),
+        rest: query.keep(&[
+            "VirtualName",
+            "Ebs.EbsCardIndex",
+            "Ebs.OutpostArn",
+            "Ebs.AvailabilityZone",
+            "Ebs.AvailabilityZoneId",
+        ]),
     })
 }
 
@@ -129,6 +189,7 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
         monitoring,
         ebs_optimized,
         disable_api_termination,
+        disable_api_stop,
         shutdown_behavior,
         subnet_id: _,
         zone,
@@ -142,12 +203,15 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
         block_devices,
         metadata,
         market,
+        spot,
         enclave,
-        nested_virtualization,
         reservation_preference,
         reservation_id,
         tags,
+        requirements,
+        rest,
     } = specification;
+    let kept_placement = rest.iter().any(|(path, _)| path.starts_with("Placement."));
     if let Some(optimized) = ebs_optimized {
         xml.value("ebsOptimized", optimized);
     }
@@ -169,7 +233,8 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
     if let Some(enabled) = monitoring {
         xml.element("monitoring", |xml| xml.value("enabled", enabled));
     }
-    if zone.is_some() || tenancy.is_some() || placement_group_id.is_some() || placement_group_name.is_some() {
+    let typed_placement = zone.is_some() || tenancy.is_some() || partition.is_some();
+    if typed_placement || placement_group_id.is_some() || placement_group_name.is_some() || kept_placement {
         xml.element("placement", |xml| {
             xml.optional("availabilityZone", zone.as_ref());
             xml.optional("groupId", placement_group_id.as_ref());
@@ -178,10 +243,14 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
             if let Some(partition) = partition {
                 xml.value("partitionNumber", partition);
             }
+            members::write_below(xml, rest, "Placement");
         });
     }
     if let Some(disabled) = disable_api_termination {
         xml.value("disableApiTermination", disabled);
+    }
+    if let Some(disabled) = disable_api_stop {
+        xml.value("disableApiStop", disabled);
     }
     xml.optional("instanceInitiatedShutdownBehavior", shutdown_behavior.as_ref());
     xml.optional("userData", user_data.as_ref());
@@ -197,17 +266,23 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
     if !security_group_names.is_empty() {
         xml.texts("securityGroupSet", security_group_names);
     }
-    if let Some(market) = market {
-        xml.element("instanceMarketOptions", |xml| xml.text("marketType", market));
+    if market.is_some() || *spot != SpotOptions::default() {
+        xml.element("instanceMarketOptions", |xml| {
+            xml.optional("marketType", market.as_ref());
+            if *spot != SpotOptions::default() {
+                xml.element("spotOptions", |xml| write_spot(xml, spot));
+            }
+        });
     }
-    if let Some(nested) = nested_virtualization {
-        xml.element("cpuOptions", |xml| xml.text("nestedVirtualization", nested));
-    }
-    if reservation_preference.is_some() || reservation_id.is_some() {
+    let resource_group = rest.get(RESOURCE_GROUP);
+    if reservation_preference.is_some() || reservation_id.is_some() || resource_group.is_some() {
         xml.element("capacityReservationSpecification", |xml| {
             xml.optional("capacityReservationPreference", reservation_preference.as_ref());
-            if let Some(id) = reservation_id {
-                xml.element("capacityReservationTarget", |xml| xml.text("capacityReservationId", id));
+            if reservation_id.is_some() || resource_group.is_some() {
+                xml.element("capacityReservationTarget", |xml| {
+                    xml.optional("capacityReservationId", reservation_id.as_ref());
+                    xml.optional("capacityReservationResourceGroupArn", resource_group);
+                });
             }
         });
     }
@@ -217,6 +292,20 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
     if let Some(enabled) = enclave {
         xml.element("enclaveOptions", |xml| xml.value("enabled", enabled));
     }
+    if let Some(requirements) = requirements {
+        xml.element("instanceRequirements", |xml| members::write(xml, &requirements.members));
+    }
+    members::write(xml, &rest.without(&["CapacityReservationSpecification", "Placement"]));
+}
+
+fn write_spot(xml: &mut Xml, spot: &SpotOptions) {
+    let SpotOptions { max_price, request_type, valid_until, interruption_behavior } = spot;
+    xml.optional("maxPrice", max_price.as_ref());
+    xml.optional("spotInstanceType", request_type.as_ref());
+    if let Some(until) = valid_until {
+        xml.time("validUntil", *until);
+    }
+    xml.optional("instanceInterruptionBehavior", interruption_behavior.as_ref());
 }
 
 pub(super) fn write_metadata(xml: &mut Xml, metadata: &MetadataOptions) {
@@ -230,9 +319,15 @@ pub(super) fn write_metadata(xml: &mut Xml, metadata: &MetadataOptions) {
     xml.optional("instanceMetadataTags", metadata.tags.as_ref());
 }
 
-fn write_device(xml: &mut Xml, device: &BlockDevice) {
+pub(super) fn write_device(xml: &mut Xml, device: &BlockDevice) {
     xml.text("deviceName", &device.device_name);
+    xml.optional("virtualName", device.rest.get("VirtualName"));
+    if device.no_device {
+        xml.text("noDevice", "");
+        return;
+    }
     xml.element("ebs", |xml| {
+        xml.optional("ebsCardIndex", device.rest.get("Ebs.EbsCardIndex"));
         if let Some(encrypted) = device.encrypted {
             xml.value("encrypted", encrypted);
         }
@@ -293,4 +388,5 @@ fn write_interface(xml: &mut Xml, interface: &NetworkInterfaceSpecification) {
             }
         });
     }
+    members::write(xml, &interface.rest);
 }

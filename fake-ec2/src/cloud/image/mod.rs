@@ -102,6 +102,7 @@ impl Image {
                 None => devices.push(wanted.clone()),
             }
         }
+        devices.retain(|device| !device.no_device);
         devices
     }
 
@@ -123,6 +124,8 @@ fn override_device(device: &mut BlockDevice, wanted: &BlockDevice) {
         snapshot_id,
         initialization_rate,
         delete_on_termination,
+        no_device,
+        rest,
     } = wanted;
     let own = device.clone();
     *device = BlockDevice {
@@ -136,6 +139,8 @@ fn override_device(device: &mut BlockDevice, wanted: &BlockDevice) {
         snapshot_id: snapshot_id.clone().or(own.snapshot_id),
         initialization_rate: initialization_rate.or(own.initialization_rate),
         delete_on_termination: delete_on_termination.or(own.delete_on_termination),
+        no_device: *no_device,
+        rest: rest.clone(),
     };
 }
 
