@@ -179,7 +179,7 @@ fn add_interruption_queue(cloud: &mut Cloud, now: Timestamp, name: &str, cluster
         "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]}, "Action": "sqs:SendMessage",
         "Resource": cloud.arn("sqs", name)}]});
     if let Some(queue) = cloud.queues.get_mut(name) {
-        queue.attributes.insert("Policy".into(), policy.to_string());
+        queue.settings.texts.insert("Policy".into(), policy.to_string());
     }
     url
 }
@@ -219,7 +219,7 @@ pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &
 pub(crate) fn add_queue(cloud: &mut Cloud, now: Timestamp, name: &str) -> String {
     let mut queue = Queue::new(now);
     // fidelity: documented(Karpenter getting-started template: the queue keeps messages for 300 seconds)
-    queue.retention_s = 300;
+    queue.settings.retention_s = 300;
     cloud.queues.entry(name.into()).or_insert(queue);
     cloud.queue_url(name)
 }

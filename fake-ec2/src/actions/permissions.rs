@@ -2,7 +2,8 @@
 //!
 //! // fidelity: documented(Service Authorization Reference: actions, resource types and condition keys of each service)
 
-use super::{ec2, text};
+use super::sqs::source_of_move_task;
+use super::{ec2, string_map, text};
 use crate::cloud::Cloud;
 use crate::cloud::tags::Tags;
 use crate::iam::Permission;
@@ -19,8 +20,14 @@ pub(crate) fn needed(cloud: &Cloud, call: &Call) -> Vec<Permission> {
         (Service::Ec2, Payload::Form(form)) => ec2::permissions::needed(cloud, action, &form.unread().query()),
         (Service::Iam, Payload::Form(form)) => identity(cloud, action, &form.unread().query()),
         (Service::Sts, _) => security_tokens(action),
-        (Service::Sqs, Payload::Json(input)) => queue(cloud, action, |name| text(input, name).map(str::to_owned)),
-        (Service::Sqs, Payload::Form(form)) => queue(cloud, action, |name| form.peek(name).map(str::to_owned)),
+        (Service::Sqs, Payload::Json(input)) => {
+            let tags = string_map(input, if action == "CreateQueue" { "tags" } else { "Tags" });
+            queue(cloud, action, &tags, |name| text(input, name).map(str::to_owned))
+        }
+        (Service::Sqs, Payload::Form(form)) => {
+            let tags = form.unread().query().tags("Tag").unwrap_or_default();
+            queue(cloud, action, &tags, |name| form.peek(name).map(str::to_owned))
+        }
         (Service::Ssm, Payload::Json(input)) => parameters(cloud, action, input),
         (Service::Pricing, _) => vec![plain("pricing", action, "*")],
         (Service::EventBridge, Payload::Json(input)) => events(cloud, action, input),
@@ -149,16 +156,42 @@ fn role(cloud: &Cloud, action: &str, name: &str) -> Permission {
     }
 }
 
-/// SQS: batches need what their single actions need.
-fn queue(cloud: &Cloud, action: &str, input: impl Fn(&str) -> Option<String>) -> Vec<Permission> {
+/// SQS: batches need what their single actions need, and moving messages what a receiver and a sender need.
+// fidelity: documented(SQS Developer Guide, Configuring queue permissions for dead-letter queue redrive; SQS API Reference,
+// CreateQueue: tags need sqs:TagQueue)
+fn queue(cloud: &Cloud, action: &str, tags: &Tags, input: impl Fn(&str) -> Option<String>) -> Vec<Permission> {
     let single = action.strip_suffix("Batch").unwrap_or(action);
+    let on = |actions: &[&str], arn: &str| actions.iter().map(|action| plain("sqs", action, arn)).collect();
+    match (single, input("SourceArn"), input("DestinationArn")) {
+        ("StartMessageMoveTask", Some(source), destination) => {
+            let mut needed: Vec<Permission> =
+                on(&["StartMessageMoveTask", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes"], &source);
+            needed.extend(destination.map(|destination| plain("sqs", "SendMessage", destination)));
+            return needed;
+        }
+        ("ListMessageMoveTasks", Some(source), _) => return on(&["ListMessageMoveTasks"], &source),
+        ("CancelMessageMoveTask", ..) => {
+            let source = input("TaskHandle").and_then(|handle| source_of_move_task(&handle));
+            return source.map_or_else(Vec::new, |source| on(&["CancelMessageMoveTask"], &source));
+        }
+        _ => {}
+    }
     let named = input("QueueUrl").and_then(|url| url.rsplit('/').next().map(str::to_owned));
     let name = match single {
         "ListQueues" => Some("*".to_owned()),
         _ => named.or_else(|| input("QueueName")),
     };
     // Without a queue there is nothing to refuse; the action says what is missing.
-    name.map(|name| plain("sqs", single, cloud.arn("sqs", &name))).into_iter().collect()
+    let Some(name) = name else { return Vec::new() };
+    let mut needed = vec![plain("sqs", single, cloud.arn("sqs", &name))];
+    if tags.is_empty() {
+        return needed;
+    }
+    needed[0].keys.request_tags(tags);
+    if single == "CreateQueue" {
+        needed.push(plain("sqs", "TagQueue", cloud.arn("sqs", &name)).bringing(tags));
+    }
+    needed
 }
 
 /// CloudFormation: on the stack, by name or ARN. What stacks make needs no further permission.

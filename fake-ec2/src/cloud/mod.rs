@@ -39,7 +39,7 @@ use jiff::{SignedDuration, Timestamp};
 use key_pair::KeyPair;
 use launch_template::LaunchTemplates;
 use network::Network;
-use queue::Queue;
+use queue::{Draft, MoveTask, Queue};
 use reservation::{CapacityReservation, PlacementGroup};
 use stack::Stack;
 use std::collections::{BTreeMap, VecDeque};
@@ -59,7 +59,9 @@ pub(crate) enum Due {
     /// An image becomes available.
     ImageReady { image: String },
     /// An event reaches a queue.
-    Deliver { queue: String, body: String },
+    Deliver { queue: String, body: String, group: Option<String> },
+    /// A second of a task that empties a dead-letter queue.
+    MoveMessages { task: String },
 }
 
 /// Answers kept for client tokens. A client repeats a token within seconds; two thousand answers of some kilobytes each
@@ -104,6 +106,9 @@ pub(crate) struct Cloud {
     pub(crate) identity: Identity,
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) queues: BTreeMap<String, Queue>,
+    /// Since when; the names cannot be used again at once.
+    pub(crate) deleted_queues: BTreeMap<String, Timestamp>,
+    pub(crate) move_tasks: Vec<MoveTask>,
     pub(crate) bus: Bus,
     /// The oldest first, also deleted ones.
     pub(crate) stacks: Vec<Stack>,
@@ -146,6 +151,8 @@ impl Cloud {
             identity: Identity::new(now),
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
+            deleted_queues: BTreeMap::new(),
+            move_tasks: Vec::new(),
             bus: Bus::default(),
             stacks: Vec::new(),
             events: VecDeque::new(),
@@ -171,7 +178,8 @@ impl Cloud {
                 Due::Reclaim { instance } => self.reclaim(at, &instance),
                 Due::Forget { instance } => self.forget(&instance),
                 Due::ImageReady { image } => self.image_ready(&image),
-                Due::Deliver { queue, body } => self.deliver(at, &queue, body),
+                Due::Deliver { queue, body, group } => self.deliver(at, &queue, body, group),
+                Due::MoveMessages { task } => self.move_messages(at, &task),
             }
         }
     }
@@ -229,7 +237,7 @@ impl Cloud {
                 );
                 continue;
             }
-            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone() });
+            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone(), group: None });
         }
         let count = targets.len();
         let targets = targets.into_iter().map(|(_, target)| target).collect();
@@ -242,10 +250,11 @@ impl Cloud {
         count
     }
 
-    fn deliver(&mut self, at: Timestamp, queue: &str, body: String) {
+    fn deliver(&mut self, at: Timestamp, queue: &str, body: String, group: Option<String>) {
         // A rule whose queue is gone loses its events, as EventBridge's do after its retries.
         if let Some(queue) = self.queues.get_mut(queue) {
-            if let Err(error) = queue.send(at, &mut self.ids, body, None, serde_json::Value::Null) {
+            let draft = Draft { body, group, sender: "events.amazonaws.com".into(), ..Draft::default() };
+            if let Err(error) = queue.send(at, &mut self.ids, draft) {
                 tracing::warn!(error = %error.message, "an event could not be delivered");
             }
             self.revision += 1;

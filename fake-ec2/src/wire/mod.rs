@@ -182,7 +182,7 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     // EC2 and the query services also take GET with the form in the query string.
     let text =
         if request.body().is_empty() { request.uri().query().unwrap_or_default().as_bytes() } else { request.body() };
-    let form = Form::parse(text);
+    let mut form = Form::parse(text);
     let service = scope.and_then(Service::by_name).or_else(|| form.peek("Version").and_then(Service::by_version));
     let protocol = if matches!(service, None | Some(Service::Ec2)) { Protocol::Ec2Query } else { Protocol::Query };
     let Some(action) = form.peek("Action").map(str::to_owned) else {
@@ -193,6 +193,10 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
         let error = ApiError::client("NoSuchVersion", "The requested version is not supported.");
         return Err(Unreadable { protocol, error });
     };
+    // fidelity: documented(SQS Developer Guide, Making Query API requests: requests are sent to the queue's URL)
+    if service == Service::Sqs && request.uri().path().matches('/').count() == 2 {
+        form.supply("QueueUrl", request.uri().path());
+    }
     Ok(Call { service, protocol, action, sender, payload: Payload::Form(form) })
 }
 

@@ -49,13 +49,21 @@ def older_sqs(folder):
         "DeleteMessageBatchResultEntryList": "DeleteMessageBatchResultEntry",
         "BatchResultErrorEntryList": "BatchResultErrorEntry",
         "TagMap": "Tag",
+        "TagKeyList": "TagKey",
+        "AWSAccountIdList": "AWSAccountId",
+        "ActionNameList": "ActionName",
+        "MessageBodySystemAttributeMap": "MessageSystemAttribute",
+        "ChangeMessageVisibilityBatchRequestEntryList": "ChangeMessageVisibilityBatchRequestEntry",
+        "ChangeMessageVisibilityBatchResultEntryList": "ChangeMessageVisibilityBatchResultEntry",
+        "ListMessageMoveTasksResultEntryList": "ListMessageMoveTasksResultEntry",
     }
-    for shape in model["shapes"].values():
+    for name, shape in model["shapes"].items():
         for member in shape.get("members", {}).values():
             if member["shape"] in names:
                 member["locationName"] = names[member["shape"]]
         if shape["type"] == "map" and shape.get("flattened"):
-            shape["key"]["locationName"], shape["value"]["locationName"] = "Name", "Value"
+            shape["key"]["locationName"] = "Key" if name == "TagMap" else "Name"
+            shape["value"]["locationName"] = "Value"
     target = folder / "sqs/2012-11-05"
     target.mkdir(parents=True)
     (target / "service-2.json").write_text(json.dumps(model))
@@ -118,9 +126,112 @@ def test_an_out_of_range_value_is_refused(sqs, refused, fresh):
     assert refused(sqs.receive_message, QueueUrl=url, WaitTimeSeconds=21)[::2] == ("InvalidParameterValue", 400)
 
 
-def test_an_sqs_action_that_is_not_there_is_refused(sqs, refused, fresh):
-    code, _, status = refused(sqs.list_queue_tags, QueueUrl=fresh.stage["queueUrl"])
-    assert (code, status) == ("InvalidAction", 400)
+def test_tags_and_permissions(sqs, refused):
+    url = sqs.create_queue(QueueName="shared", tags={"team": "a", "stage": "test"})["QueueUrl"]
+    sqs.tag_queue(QueueUrl=url, Tags={"team": "b"})
+    sqs.untag_queue(QueueUrl=url, TagKeys=["stage"])
+    assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "b"}
+    sqs.add_permission(QueueUrl=url, Label="l", AWSAccountIds=["111122223333"], Actions=["SendMessage"])
+    policy = json.loads(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"])
+    assert policy["Statement"][0]["Action"] in ("SQS:SendMessage", ["SQS:SendMessage"])
+    sqs.remove_permission(QueueUrl=url, Label="l")
+    assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+    with pytest.raises(sqs.exceptions.OverLimit):
+        actions = ["SendMessage", "ReceiveMessage", "DeleteMessage", "GetQueueUrl", "PurgeQueue"]
+        actions += ["GetQueueAttributes", "ChangeMessageVisibility", "ListDeadLetterSourceQueues"]
+        sqs.add_permission(QueueUrl=url, Label="l", AWSAccountIds=["111122223333"], Actions=actions)
+    assert refused(sqs.set_queue_attributes, QueueUrl=url, Attributes={"DelaySeconds": "901"})[::2] == (
+        "InvalidAttributeValue",
+        400,
+    )
+
+
+def test_message_attributes_come_back_as_they_went(sqs):
+    # botocore compares the digest of a body itself; the one of attributes is compared with the one of the other side.
+    url = sqs.create_queue(QueueName="attributes")["QueueUrl"]
+    attributes = {
+        "color": {"DataType": "String.favourite", "StringValue": "red <&> blue"},
+        "count": {"DataType": "Number", "StringValue": "1.5e3"},
+        "blob": {"DataType": "Binary", "BinaryValue": b"\x00\x01\xff"},
+    }
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793"
+    system = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+    sent = sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes=attributes, MessageSystemAttributes=system)
+    assert sent["MD5OfMessageSystemAttributes"] == "62a56dd927315f2b2e12832b84617ea5"
+    asked = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["AWSTraceHeader"]}
+    (message,) = sqs.receive_message(QueueUrl=url, **asked)["Messages"]
+    assert message["MessageAttributes"] == attributes
+    assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+    assert message["Attributes"] == {"AWSTraceHeader": trace}
+
+
+def test_a_fifo_queue_keeps_the_order_of_groups(sqs, refused):
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = sqs.create_queue(QueueName="work.fifo", Attributes=attributes)["QueueUrl"]
+    for body in ["1", "2", "2"]:
+        assert int(sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId="g")["SequenceNumber"]) > 1 << 60
+    (first,) = sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]
+    assert (first["Body"], first["Attributes"]["MessageGroupId"]) == ("1", "g")
+    assert "Messages" not in sqs.receive_message(QueueUrl=url), "the group is locked"
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert [message["Body"] for message in messages] == ["2"], "the repetition was a duplicate"
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x")[::2] == ("MissingParameter", 400)
+
+
+def test_dead_letters_and_back(sqs, refused):
+    def arn(url):
+        return sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    policy = json.dumps({"deadLetterTargetArn": arn(dead), "maxReceiveCount": 1})
+    attributes = {"RedrivePolicy": policy, "VisibilityTimeout": "0"}
+    work = sqs.create_queue(QueueName="work", Attributes=attributes)["QueueUrl"]
+    paginator = sqs.get_paginator("list_dead_letter_source_queues")
+    assert [url for page in paginator.paginate(QueueUrl=dead) for url in page["queueUrls"]] == [work]
+    sqs.send_message(QueueUrl=work, MessageBody="poison")
+    assert sqs.receive_message(QueueUrl=work)["Messages"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=work)
+    asked = {"AttributeNames": ["DeadLetterQueueSourceArn"], "VisibilityTimeout": 0}
+    (message,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=5, **asked)["Messages"]
+    assert (message["Body"], message["Attributes"]["DeadLetterQueueSourceArn"]) == ("poison", arn(work))
+    assert sqs.start_message_move_task(SourceArn=arn(dead))["TaskHandle"]
+    (message,) = sqs.receive_message(QueueUrl=work, WaitTimeSeconds=5)["Messages"]
+    assert message["Body"] == "poison"
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn(dead))["Results"]
+    assert task["ApproximateNumberOfMessagesMoved"] == 1
+    code, _, status = refused(sqs.start_message_move_task, SourceArn=arn(work))
+    assert (code, status) == ("InvalidParameterValue", 400)
+    with pytest.raises(sqs.exceptions.ResourceNotFoundException):
+        sqs.list_message_move_tasks(SourceArn=arn(work) + "-none")
+
+
+def test_errors_are_those_that_botocore_knows(sqs):
+    url = sqs.create_queue(QueueName="short-lived")["QueueUrl"]
+    known = sqs.exceptions
+    for error, function, arguments in [
+        (known.EmptyBatchRequest, sqs.send_message_batch, {"Entries": []}),
+        (known.InvalidBatchEntryId, sqs.send_message_batch, {"Entries": [{"Id": "a b", "MessageBody": "x"}]}),
+        (known.BatchEntryIdsNotDistinct, sqs.delete_message_batch, {"Entries": [{"Id": "a", "ReceiptHandle": "x"}] * 2}),
+        (known.ReceiptHandleIsInvalid, sqs.delete_message, {"ReceiptHandle": "x"}),
+        (known.InvalidAttributeName, sqs.set_queue_attributes, {"Attributes": {"Colour": "red"}}),
+        (known.InvalidMessageContents, sqs.send_message, {"MessageBody": "\x01"}),
+    ]:
+        with pytest.raises(error):
+            function(QueueUrl=url, **arguments)
+    sqs.purge_queue(QueueUrl=url)
+    with pytest.raises(known.PurgeQueueInProgress):
+        sqs.purge_queue(QueueUrl=url)
+    with pytest.raises(known.QueueNameExists):
+        sqs.create_queue(QueueName="short-lived", Attributes={"DelaySeconds": "1"})
+    sqs.delete_queue(QueueUrl=url)
+    with pytest.raises(known.QueueDeletedRecently):
+        sqs.create_queue(QueueName="short-lived")
+
+
+def test_an_sqs_action_that_is_not_there_is_refused(shared):
+    model = shared.client("sqs").meta.service_model
+    assert len(model.operation_names) == 23, "a new action of SQS is played too"
 
 
 def test_parameters_by_name_and_path(shared, refused):
