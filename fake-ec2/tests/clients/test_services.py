@@ -32,7 +32,17 @@ def older_sqs(folder):
     for name, operation in model["operations"].items():
         if "output" in operation:
             operation["output"]["resultWrapper"] = f"{name}Result"
-    model["shapes"]["QueueDoesNotExist"]["error"] = {"code": "AWS.SimpleQueueService.NonExistentQueue"}
+    older_codes = {"QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue", "QueueNameExists": "QueueAlreadyExists"}
+    for name in (
+        "BatchEntryIdsNotDistinct",
+        "EmptyBatchRequest",
+        "InvalidBatchEntryId",
+        "PurgeQueueInProgress",
+        "QueueDeletedRecently",
+    ):
+        older_codes[name] = f"AWS.SimpleQueueService.{name}"
+    for name, code in older_codes.items():
+        model["shapes"][name]["error"] = {"code": code}
     # Flattened lists and maps name their elements after the one, not the many.
     names = {
         "AttributeNameList": "AttributeName",
