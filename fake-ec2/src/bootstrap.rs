@@ -226,8 +226,8 @@ pub(crate) fn add_queue(cloud: &mut Cloud, now: Timestamp, name: &str) -> String
 
 pub(crate) fn add_rule(cloud: &mut Cloud, name: &str, pattern: Value, queue: &str) {
     let arn = cloud.arn("events", &format!("rule/{name}"));
-    let targets = BTreeMap::from([("target".to_owned(), cloud.arn("sqs", queue))]);
-    let rule = bus::Rule { arn, pattern, enabled: true, description: String::new(), targets };
+    let targets = BTreeMap::from([("target".to_owned(), bus::Target::queue(cloud.arn("sqs", queue)))]);
+    let rule = bus::Rule { arn, pattern, enabled: true, description: String::new(), targets, tags: Tags::new() };
     cloud.bus.rules.insert(name.into(), rule);
 }
 

@@ -3,7 +3,7 @@
 //! // fidelity: documented(Service Authorization Reference: actions, resource types and condition keys of each service)
 
 use super::sqs::source_of_move_task;
-use super::{ec2, string_map, text};
+use super::{ec2, string_map, tag_list, text};
 use crate::cloud::Cloud;
 use crate::cloud::tags::Tags;
 use crate::iam::Permission;
@@ -75,8 +75,8 @@ fn role_arn(cloud: &Cloud, name: &str) -> String {
 
 fn security_tokens(action: &str) -> Vec<Permission> {
     match action {
-        "DecodeAuthorizationMessage" => vec![plain("sts", action, "*")],
-        // Everybody may ask who they are; a role's trust policy is asked where the role is assumed.
+        "DecodeAuthorizationMessage" | "GetAccessKeyInfo" => vec![plain("sts", action, "*")],
+        // Everybody may ask who they are and for a token of their own; a role's trust policy is asked where the role is assumed.
         _ => Vec::new(),
     }
 }
@@ -205,15 +205,37 @@ fn stack(cloud: &Cloud, action: &str, form: &Form) -> Vec<Permission> {
 }
 
 fn parameters(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
+    if action == "DescribeParameters" {
+        return vec![plain("ssm", action, "*")];
+    }
     let names = input.get("Names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let single = ["Name", "Path"].into_iter().filter_map(|member| text(input, member));
-    names.chain(single).map(|name| plain("ssm", action, parameter_arn(cloud, name))).collect()
+    let single = ["Name", "Path", "ResourceId"].into_iter().filter_map(|member| text(input, member));
+    let brought = tag_list(input);
+    let mut needed: Vec<Permission> = names
+        .chain(single)
+        .map(|name| {
+            // A version or label is no part of the resource.
+            let name = if name.starts_with("arn:") { name } else { name.split(':').next().unwrap_or(name) };
+            let permission = plain("ssm", action, parameter_arn(cloud, name)).bringing(&brought);
+            match cloud.parameters.get(name) {
+                Some(parameter) => permission.on_tagged(&parameter.tags),
+                None => permission,
+            }
+        })
+        .collect();
+    // fidelity: documented(SSM API Reference, PutParameter: tags need ssm:AddTagsToResource)
+    if action == "PutParameter" && !brought.is_empty() {
+        let arn = parameter_arn(cloud, text(input, "Name").unwrap_or_default());
+        needed.push(plain("ssm", "AddTagsToResource", arn).bringing(&brought));
+    }
+    needed
 }
 
 // fidelity: documented(Systems Manager User Guide, Public parameters: their ARNs name no account)
 fn parameter_arn(cloud: &Cloud, name: &str) -> String {
     let path = name.trim_start_matches('/');
     match path.starts_with("aws/service/") {
+        _ if name.starts_with("arn:") => name.to_owned(),
         true => format!("arn:aws:ssm:{}::parameter/{path}", cloud.config.region),
         false => cloud.arn("ssm", &format!("parameter/{path}")),
     }
@@ -222,12 +244,16 @@ fn parameter_arn(cloud: &Cloud, name: &str) -> String {
 fn events(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
     let rule = text(input, "Name").or_else(|| text(input, "Rule"));
     let resource = match (action, rule) {
-        ("PutEvents", _) => cloud.arn("events", "event-bus/default"),
-        ("ListRules", _) => cloud.arn("events", "rule/*"),
+        ("PutEvents" | "DescribeEventBus", _) => cloud.arn("events", "event-bus/default"),
+        ("ListEventBuses" | "TestEventPattern", _) => "*".to_owned(),
+        ("ListRules" | "ListRuleNamesByTarget", _) => cloud.arn("events", "rule/*"),
+        ("ListTagsForResource" | "TagResource" | "UntagResource", _) => {
+            text(input, "ResourceARN").unwrap_or("*").to_owned()
+        }
         (_, Some(rule)) => cloud.arn("events", &format!("rule/{rule}")),
         (_, None) => return Vec::new(),
     };
-    vec![plain("events", action, resource)]
+    vec![plain("events", action, resource).bringing(&tag_list(input))]
 }
 
 fn cluster(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {

@@ -103,6 +103,8 @@ pub(crate) struct Identity {
     /// By access key id.
     sessions: BTreeMap<String, Session>,
     session_order: VecDeque<String>,
+    /// Users' names and what GetSessionToken gave them, by access key id.
+    pub(crate) user_tokens: BTreeMap<String, (String, Credentials)>,
 }
 
 // fidelity: documented(IAM API Reference: errors and statuses of each action); observed(2026-08, docs/spec/karpenter-aws.md §12.2): wording
@@ -176,6 +178,17 @@ impl Identity {
         if self.session_order.len() > MAX_SESSIONS {
             self.session_order.pop_front().and_then(|oldest| self.sessions.remove(&oldest));
         }
+    }
+
+    /// Keeps what a user was given; what has expired long ago goes, so that an expired token is still told from a wrong one.
+    pub(crate) fn add_user_token(&mut self, now: Timestamp, user: &str, token: Credentials) {
+        let day = jiff::SignedDuration::from_hours(24);
+        let is_recent = |token: &Credentials| token.expires_at.checked_add(day).is_ok_and(|until| now < until);
+        self.user_tokens.retain(|_, (_, token)| is_recent(token));
+        if self.user_tokens.len() >= MAX_SESSIONS {
+            self.user_tokens.pop_first();
+        }
+        self.user_tokens.insert(token.access_key_id.clone(), (user.to_owned(), token));
     }
 
     /// The same with the names by which they are known.

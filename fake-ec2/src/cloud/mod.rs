@@ -17,6 +17,7 @@ pub(crate) mod launch;
 pub(crate) mod launch_template;
 pub(crate) mod lifecycle;
 pub(crate) mod network;
+pub(crate) mod parameter;
 pub(crate) mod queue;
 pub(crate) mod reservation;
 pub(crate) mod resource;
@@ -39,6 +40,7 @@ use jiff::{SignedDuration, Timestamp};
 use key_pair::KeyPair;
 use launch_template::LaunchTemplates;
 use network::Network;
+use parameter::OwnParameter;
 use queue::{Draft, MoveTask, Queue};
 use reservation::{CapacityReservation, PlacementGroup};
 use stack::Stack;
@@ -97,6 +99,8 @@ pub(crate) struct Cloud {
     /// Which instance has a volume or an interface.
     parts: BTreeMap<String, String>,
     pub(crate) images: Images,
+    /// By name.
+    pub(crate) parameters: BTreeMap<String, OwnParameter>,
     pub(crate) templates: LaunchTemplates,
     pub(crate) instances: BTreeMap<String, Instance>,
     pub(crate) spot_requests: BTreeMap<String, SpotRequest>,
@@ -135,6 +139,7 @@ impl Cloud {
         Self {
             catalogue: Catalogue::new(&config.region, &config.families),
             images: Images::published(config.seed, &config.kubernetes_version),
+            parameters: BTreeMap::new(),
             ids: Ids::new(config.seed),
             config,
             started_at: now,
@@ -204,6 +209,20 @@ impl Cloud {
         resources: &[String],
         detail: serde_json::Value,
     ) -> String {
+        let (id, event) = self.event(at, source, detail_type, resources, detail);
+        self.route(at, &event);
+        id
+    }
+
+    /// An event of this time, and its id.
+    pub(crate) fn event(
+        &mut self,
+        time: Timestamp,
+        source: &str,
+        detail_type: &str,
+        resources: &[String],
+        detail: serde_json::Value,
+    ) -> (String, serde_json::Value) {
         let id = self.ids.uuid();
         let event = serde_json::json!({
             "version": "0",
@@ -211,25 +230,23 @@ impl Cloud {
             "detail-type": detail_type,
             "source": source,
             "account": self.config.account,
-            "time": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             "region": self.config.region,
             "resources": resources,
             "detail": detail,
         });
-        self.route(at, &event);
-        id
+        (id, event)
     }
 
     /// Sends a whole event to the queues of the rules that match it; answers how many.
     pub(crate) fn route(&mut self, at: Timestamp, event: &serde_json::Value) -> usize {
         let targets = self.bus.targets(event);
-        let event = event.to_string();
         let due = after(at, self.config.event_delay);
         for (rule, target) in &targets {
-            let Some(queue) = target.rsplit(':').next().filter(|_| target.starts_with("arn:aws:sqs:")) else {
+            let Some(queue) = target.arn.rsplit(':').next().filter(|_| target.arn.starts_with("arn:aws:sqs:")) else {
                 continue;
             };
-            if !queue_takes_events(self, target, rule) {
+            if !queue_takes_events(self, &target.arn, rule) {
                 tracing::warn!(
                     queue,
                     rule,
@@ -237,10 +254,14 @@ impl Cloud {
                 );
                 continue;
             }
-            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone(), group: None });
+            if let Some(body) = target.body(event) {
+                let (queue, group) = (queue.to_owned(), target.message_group_id.clone());
+                self.schedule(due, Due::Deliver { queue, body, group });
+            }
         }
+        let event = event.to_string();
         let count = targets.len();
-        let targets = targets.into_iter().map(|(_, target)| target).collect();
+        let targets = targets.into_iter().map(|(_, target)| target.arn).collect();
         self.event_bytes += event.len();
         self.event_count += 1;
         self.events.push_back(Emitted { sequence: self.event_count, event, targets });

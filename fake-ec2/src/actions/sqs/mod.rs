@@ -14,7 +14,7 @@ mod sharing;
 pub(super) use query::perform as perform_query;
 pub(super) use redrive::source_of as source_of_move_task;
 
-use super::{Context, Step, integer, text, unknown_action};
+use super::{Context, Step, integer, text, texts, unknown_action};
 use crate::cloud::Cloud;
 use crate::cloud::queue::{Queue, no_queue};
 use crate::error::ApiError;
@@ -102,9 +102,4 @@ fn range(input: &Value, name: &str, minimum: i64, maximum: i64) -> Result<Option
 // fidelity: observed(2026-08): wording
 fn invalid(name: &str, value: &str, reason: &str) -> ApiError {
     ApiError::invalid_value(format!("Value {value} for parameter {name} is invalid. Reason: {reason}"))
-}
-
-/// The texts of a list.
-fn texts<'a>(input: &'a Value, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-    input.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
