@@ -101,7 +101,11 @@ fn identity(cloud: &Cloud, action: &str, query: &Query<'_>) -> Vec<Permission> {
             vec![profile(cloud, action, query), pass_role(cloud, named("RoleName"), "ec2.amazonaws.com")]
         }
         "TagInstanceProfile" => vec![profile(cloud, action, query).bringing(&brought)],
-        "GetInstanceProfile" | "DeleteInstanceProfile" | "RemoveRoleFromInstanceProfile" => {
+        "UntagInstanceProfile"
+        | "ListInstanceProfileTags"
+        | "GetInstanceProfile"
+        | "DeleteInstanceProfile"
+        | "RemoveRoleFromInstanceProfile" => {
             vec![profile(cloud, action, query)]
         }
         "ListInstanceProfiles" => vec![on(cloud.arn("iam", &format!("instance-profile{}", path())))],
@@ -120,14 +124,35 @@ fn identity(cloud: &Cloud, action: &str, query: &Query<'_>) -> Vec<Permission> {
         "CreatePolicy" => {
             vec![on(cloud.arn("iam", &format!("policy{}{}", path(), named("PolicyName")))).bringing(&brought)]
         }
-        "GetPolicy" | "GetPolicyVersion" | "DeletePolicy" => vec![on(named("PolicyArn").to_owned())],
+        "GetPolicy"
+        | "GetPolicyVersion"
+        | "DeletePolicy"
+        | "CreatePolicyVersion"
+        | "DeletePolicyVersion"
+        | "ListPolicyVersions"
+        | "SetDefaultPolicyVersion"
+        | "ListEntitiesForPolicy"
+        | "TagPolicy"
+        | "UntagPolicy"
+        | "ListPolicyTags" => {
+            let permission = on(named("PolicyArn").to_owned()).bringing(&brought);
+            match cloud.identity.policies.get(named("PolicyArn")) {
+                Some(policy) => vec![permission.on_tagged(&policy.tags)],
+                None => vec![permission],
+            }
+        }
+        "GetAccountSummary" => vec![on("*".to_owned())],
         "ListPolicies" => vec![on(cloud.arn("iam", &format!("policy{}", path())))],
         "CreateOpenIDConnectProvider" => {
             let url = named("Url").trim_start_matches("https://");
             vec![on(cloud.arn("iam", &format!("oidc-provider/{url}"))).bringing(&brought)]
         }
-        "GetOpenIDConnectProvider" | "DeleteOpenIDConnectProvider" => {
-            vec![on(named("OpenIDConnectProviderArn").to_owned())]
+        "GetOpenIDConnectProvider"
+        | "DeleteOpenIDConnectProvider"
+        | "TagOpenIDConnectProvider"
+        | "UntagOpenIDConnectProvider"
+        | "ListOpenIDConnectProviderTags" => {
+            vec![on(named("OpenIDConnectProviderArn").to_owned()).bringing(&brought)]
         }
         "ListOpenIDConnectProviders" => vec![on(cloud.arn("iam", "oidc-provider/*"))],
         "CreateServiceLinkedRole" => {
@@ -261,16 +286,34 @@ fn cluster(cloud: &Cloud, action: &str, input: &Value) -> Vec<Permission> {
     let on_cluster = plain("eks", action, cloud.arn("eks", &format!("cluster/{name}")));
     let known = cloud.clusters.get(name);
     match action {
-        "ListClusters" => vec![plain("eks", action, "*")],
-        "DescribeAccessEntry" | "DeleteAccessEntry" => {
+        "ListClusters" | "ListAccessPolicies" => vec![plain("eks", action, "*")],
+        "CreateCluster" => {
+            let role = text(input, "roleArn").unwrap_or_default().rsplit('/').next().unwrap_or_default();
+            let brought = string_map(input, "tags");
+            vec![on_cluster.bringing(&brought), pass_role(cloud, role, "eks.amazonaws.com")]
+        }
+        "ListTagsForResource" | "TagResource" | "UntagResource" => {
+            let arn = text(input, "resourceArn").unwrap_or_default();
+            vec![plain("eks", action, arn).bringing(&string_map(input, "tags"))]
+        }
+        "DescribeAccessEntry"
+        | "DeleteAccessEntry"
+        | "UpdateAccessEntry"
+        | "AssociateAccessPolicy"
+        | "DisassociateAccessPolicy"
+        | "ListAssociatedAccessPolicies" => {
             let principal = text(input, "principalArn").unwrap_or_default();
             let entry = known.and_then(|cluster| cluster.access_entries.get(principal));
             vec![entry.map_or(on_cluster, |entry| plain("eks", action, entry.arn.as_str()).on_tagged(&entry.tags))]
         }
-        "DescribePodIdentityAssociation" | "DeletePodIdentityAssociation" => {
+        "DescribePodIdentityAssociation" | "DeletePodIdentityAssociation" | "UpdatePodIdentityAssociation" => {
             let id = text(input, "associationId").unwrap_or_default();
             let found = known.and_then(|cluster| cluster.pod_identity_associations.get(id));
-            vec![found.map_or(on_cluster, |found| plain("eks", action, found.arn.as_str()).on_tagged(&found.tags))]
+            let own = found.map_or(on_cluster, |found| plain("eks", action, found.arn.as_str()).on_tagged(&found.tags));
+            let role =
+                text(input, "roleArn").filter(|_| action.starts_with("Update")).and_then(|arn| arn.rsplit('/').next());
+            let passed = role.map(|role| pass_role(cloud, role, "pods.eks.amazonaws.com"));
+            [own].into_iter().chain(passed).collect()
         }
         "CreatePodIdentityAssociation" => {
             let role = text(input, "roleArn").unwrap_or_default().rsplit('/').next().unwrap_or_default();

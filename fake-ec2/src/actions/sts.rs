@@ -37,6 +37,7 @@ pub(super) fn perform(
             query.finish()?;
             let role = cloud.identity.roles.values().find(|role| role.arn == request.role_arn);
             context.asking.assume_role(cloud, role, &request.role_arn)?;
+            request.check_duration(role)?;
             write_session(&mut xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
         }
         "AssumeRoleWithWebIdentity" => assume_role_with_web_identity(cloud, context, query, &mut xml)?,
@@ -77,6 +78,7 @@ fn assume_role_with_web_identity(
         }
         identity = Some(known);
     }
+    request.check_duration(cloud.identity.roles.values().find(|role| role.arn == request.role_arn))?;
     write_session(xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
     if let Some(identity) = identity {
         xml.text("SubjectFromWebIdentityToken", identity.subject);
@@ -160,6 +162,20 @@ impl AssumeRole {
             duration: Duration::from_secs(seconds),
             tags: query.tags("Tags.member")?,
         })
+    }
+}
+
+impl AssumeRole {
+    /// Refuses sessions longer than the role allows.
+    // fidelity: documented(STS API Reference, AssumeRole: DurationSeconds up to the role's maximum session duration)
+    fn check_duration(&self, role: Option<&Role>) -> Result<(), ApiError> {
+        match role.is_some_and(|role| self.duration > Duration::from_secs(role.max_session_s)) {
+            true => {
+                let message = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.";
+                Err(ApiError::client("ValidationError", message))
+            }
+            false => Ok(()),
+        }
     }
 }
 

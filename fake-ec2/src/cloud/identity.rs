@@ -1,5 +1,6 @@
 //! IAM roles, their policies and sessions, instance profiles, identity providers; EKS clusters and who may join them.
 
+use super::cluster::{AssociatedPolicy, ControlPlane};
 use super::roles::managed_by_aws;
 use super::tags::Tags;
 use crate::error::ApiError;
@@ -21,6 +22,9 @@ pub struct Role {
     pub arn: String,
     pub created_at: Timestamp,
     pub trust_policy: String,
+    pub description: String,
+    /// How long a session may be asked for.
+    pub max_session_s: u64,
     pub tags: Tags,
     /// Policies of its own, by name.
     pub(crate) inline_policies: BTreeMap<String, Policy>,
@@ -37,8 +41,28 @@ pub(crate) struct ManagedPolicy {
     pub(crate) arn: String,
     pub(crate) description: String,
     pub(crate) created_at: Timestamp,
-    pub(crate) policy: Policy,
+    pub(crate) updated_at: Timestamp,
+    /// By number; never empty.
+    pub(crate) versions: BTreeMap<u32, PolicyVersion>,
+    /// The number of the version that counts.
+    pub(crate) default_version: u32,
+    /// The number of the newest version there ever was.
+    pub(crate) newest_version: u32,
     pub(crate) tags: Tags,
+}
+
+/// One version of a managed policy.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyVersion {
+    pub(crate) policy: Policy,
+    pub(crate) created_at: Timestamp,
+}
+
+impl ManagedPolicy {
+    /// The version that counts.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.versions.get(&self.default_version).expect("the default version cannot be deleted").policy
+    }
 }
 
 /// An OpenID Connect provider that the account trusts to name its callers.
@@ -196,7 +220,7 @@ impl Identity {
         let role = self.roles.get(role);
         let own = role.into_iter().flat_map(|role| &role.inline_policies).map(|(name, policy)| (name.clone(), policy));
         let attached = role.into_iter().flat_map(|role| &role.attached_policies);
-        let attached = attached.filter_map(|arn| Some((arn.clone(), &self.policies.get(arn)?.policy)));
+        let attached = attached.filter_map(|arn| Some((arn.clone(), self.policies.get(arn)?.policy())));
         own.chain(attached)
             .map(|(name, policy)| (name, serde_json::from_str(&policy.text).expect("it was read when it was stored")))
             .collect()
@@ -206,7 +230,7 @@ impl Identity {
     pub(crate) fn policies_of(&self, role: &str) -> impl Iterator<Item = &Policy> {
         let role = self.roles.get(role);
         let attached = role.into_iter().flat_map(|role| &role.attached_policies);
-        let attached = attached.filter_map(|arn| Some(&self.policies.get(arn)?.policy));
+        let attached = attached.filter_map(|arn| Some(self.policies.get(arn)?.policy()));
         role.into_iter().flat_map(|role| role.inline_policies.values()).chain(attached)
     }
 }
@@ -236,6 +260,8 @@ pub struct Cluster {
     pub oidc_issuer: String,
     /// By association id.
     pub pod_identity_associations: BTreeMap<String, PodIdentityAssociation>,
+    /// What its control plane is set to.
+    pub control_plane: ControlPlane,
 }
 
 /// Gives the pods of a service account a role.
@@ -248,6 +274,7 @@ pub struct PodIdentityAssociation {
     pub service_account: String,
     pub role_arn: String,
     pub created_at: Timestamp,
+    pub modified_at: Timestamp,
     pub tags: Tags,
 }
 
@@ -261,6 +288,9 @@ pub struct AccessEntry {
     pub kind: String,
     pub user_name: String,
     pub groups: Vec<String>,
+    /// Access policies, by ARN.
+    pub policies: BTreeMap<String, AssociatedPolicy>,
     pub created_at: Timestamp,
+    pub modified_at: Timestamp,
     pub tags: Tags,
 }

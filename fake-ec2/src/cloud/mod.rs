@@ -6,6 +6,7 @@
 pub(crate) mod bus;
 pub(crate) mod capacity;
 pub(crate) mod catalogue;
+pub(crate) mod cluster;
 pub(crate) mod filter;
 pub(crate) mod fleet;
 pub(crate) mod identity;
@@ -62,6 +63,8 @@ pub(crate) enum Due {
     ImageReady { image: String },
     /// An event reaches a queue.
     Deliver { queue: String, body: String, group: Option<String> },
+    /// A cluster leaves a passing state.
+    Cluster { name: String, from: cluster::ClusterStatus },
     /// A second of a task that empties a dead-letter queue.
     MoveMessages { task: String },
 }
@@ -184,6 +187,7 @@ impl Cloud {
                 Due::Forget { instance } => self.forget(&instance),
                 Due::ImageReady { image } => self.image_ready(&image),
                 Due::Deliver { queue, body, group } => self.deliver(at, &queue, body, group),
+                Due::Cluster { name, from } => self.leave_cluster(&name, from),
                 Due::MoveMessages { task } => self.move_messages(at, &task),
             }
         }

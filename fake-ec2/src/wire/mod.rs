@@ -176,7 +176,7 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     if let Some(target) = header(headers, "x-amz-target") {
         return read_json(target, request.body(), sender);
     }
-    if request.uri().path().starts_with("/clusters") {
+    if ["/clusters", "/tags/", "/access-policies"].iter().any(|prefix| request.uri().path().starts_with(prefix)) {
         return read_rest(request, sender);
     }
     // EC2 and the query services also take GET with the form in the query string.
@@ -252,6 +252,30 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         (&Method::DELETE, ["clusters", name, "pod-identity-associations", id]) => {
             ("DeletePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
         }
+        (&Method::POST, ["clusters", name, "pod-identity-associations", id]) => {
+            ("UpdatePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
+        }
+        (&Method::POST, ["clusters"]) => ("CreateCluster", &[]),
+        (&Method::DELETE, ["clusters", name]) => ("DeleteCluster", &[("name", *name)]),
+        (&Method::POST, ["clusters", name, "update-config"]) => ("UpdateClusterConfig", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "updates"]) => ("ListUpdates", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "updates", id]) => ("DescribeUpdate", &[("name", *name), ("updateId", *id)]),
+        (&Method::POST, ["clusters", name, "access-entries", principal]) => {
+            ("UpdateAccessEntry", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::GET, ["clusters", name, "access-entries", principal, "access-policies"]) => {
+            ("ListAssociatedAccessPolicies", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::POST, ["clusters", name, "access-entries", principal, "access-policies"]) => {
+            ("AssociateAccessPolicy", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::DELETE, ["clusters", name, "access-entries", principal, "access-policies", policy]) => {
+            ("DisassociateAccessPolicy", &[("name", *name), ("principalArn", *principal), ("policyArn", *policy)])
+        }
+        (&Method::GET, ["access-policies"]) => ("ListAccessPolicies", &[]),
+        (&Method::GET, ["tags", arn]) => ("ListTagsForResource", &[("resourceArn", *arn)]),
+        (&Method::POST, ["tags", arn]) => ("TagResource", &[("resourceArn", *arn)]),
+        (&Method::DELETE, ["tags", arn]) => ("UntagResource", &[("resourceArn", *arn)]),
         (&Method::POST, ["clusters", name, "assume-role-for-pod-identity"]) => {
             ("AssumeRoleForPodIdentity", &[("name", *name)])
         }
@@ -265,7 +289,14 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         },
     };
     for (key, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
-        document.insert(key.into_owned(), Value::String(value.into_owned()));
+        match key.as_ref() {
+            // The one list among the parameters of a query.
+            "tagKeys" => match document.entry("tagKeys").or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(keys) => keys.push(Value::String(value.into_owned())),
+                _ => {}
+            },
+            _ => drop(document.insert(key.into_owned(), Value::String(value.into_owned()))),
+        }
     }
     for (key, value) in names {
         document.insert((*key).to_owned(), Value::String((*value).to_owned()));

@@ -196,7 +196,7 @@ fn put_managed_policy(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<
     let kept = wanted.old.filter(|old| old.physical_id == arn);
     if kept.is_some() && cloud.identity.policies.contains_key(&arn) {
         let policy = Policy::parse(&document, Kind::Identity)?;
-        cloud.identity.policies.entry(arn.clone()).and_modify(|known| known.policy = policy);
+        cloud.replace_policy(context.now, &arn, policy);
     } else {
         let description = properties.get("Description").map(scalar).unwrap_or_default();
         cloud.create_policy(context.now, NewPolicy { name, path, document, description, tags: Tags::new() })?;
