@@ -10,12 +10,12 @@ use crate::wire::{Reply, Service};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// fidelity: documented(EventBridge User Guide, Quotas: 300 rules of a bus, 5 targets of a rule)
+// fidelity: documented(EventBridge User Guide, Quotas: 300 rules of a bus, 5 targets of a rule)
 const MAX_RULES: usize = 300;
 const MAX_TARGETS: usize = 5;
-/// fidelity: documented(EventBridge API Reference, PutTargets, RemoveTargets and PutEvents: 10 entries of a request)
+// fidelity: documented(EventBridge API Reference, PutTargets, RemoveTargets and PutEvents: 10 entries of a request)
 const MAX_ENTRIES: usize = 10;
-/// fidelity: documented(EventBridge User Guide, Calculating PutEvents event entry size: 256 KB of a request)
+// fidelity: documented(EventBridge User Guide, Calculating PutEvents event entry size: 256 KB of a request)
 const MAX_EVENT_BYTES: usize = 256 << 10;
 
 // fidelity: documented(EventBridge API Reference: each action); assumed: a rule is effective at once.
@@ -264,7 +264,7 @@ fn test_pattern(input: &Value) -> Result<Value, ApiError> {
 }
 
 // fidelity: documented(EventBridge API Reference, PutEvents: partial failures; EventBridge User Guide, Calculating PutEvents
-// event entry size); observed(2026-08): wording
+// event entry size); assumed: wording
 fn put_events(cloud: &mut Cloud, context: &Context, input: &Value) -> Result<Value, ApiError> {
     let entries = entries(input, "Entries")?;
     if entries.iter().map(entry_bytes).sum::<usize>() > MAX_EVENT_BYTES {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
-/// fidelity: documented(Systems Manager User Guide, Parameter versions: 100 versions; Parameter labels: 10 of a version)
+// fidelity: documented(Systems Manager User Guide, Parameter versions: 100 versions; Parameter labels: 10 of a version)
 const MAX_VERSIONS: usize = 100;
 const MAX_LABELS: usize = 10;
 
@@ -101,7 +101,7 @@ fn is_label(text: &str) -> bool {
         && !lower.starts_with("ssm")
 }
 
-// fidelity: observed(2026-08): wording
+// fidelity: assumed: wording
 pub(crate) fn no_version(selector: &str) -> ApiError {
     let message = format!(
         "Systems Manager could not find version {selector} of the parameter. Verify the version and try again."

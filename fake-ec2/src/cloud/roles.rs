@@ -20,7 +20,7 @@ pub(crate) struct NewRole {
 /// How long a session of a role may be asked for unless the role says otherwise.
 // fidelity: documented(IAM API Reference, CreateRole: MaxSessionDuration of one hour by default)
 pub(crate) const SESSION_S: u64 = 3600;
-/// fidelity: documented(IAM User Guide, IAM and STS quotas: five versions of a managed policy)
+// fidelity: documented(IAM User Guide, IAM and STS quotas: five versions of a managed policy)
 const MAX_VERSIONS: usize = 5;
 
 /// What a new managed policy is made of.

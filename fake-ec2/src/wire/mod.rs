@@ -289,13 +289,12 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         },
     };
     for (key, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
-        match key.as_ref() {
-            // The one list among the parameters of a query.
-            "tagKeys" => match document.entry("tagKeys").or_insert_with(|| Value::Array(Vec::new())) {
-                Value::Array(keys) => keys.push(Value::String(value.into_owned())),
-                _ => {}
-            },
-            _ => drop(document.insert(key.into_owned(), Value::String(value.into_owned()))),
+        let value = Value::String(value.into_owned());
+        // The one list among the parameters of a query.
+        let values = (key == "tagKeys").then(|| document.entry("tagKeys").or_insert_with(|| Value::Array(Vec::new())));
+        match values.and_then(Value::as_array_mut) {
+            Some(values) => values.push(value),
+            None => drop(document.insert(key.into_owned(), value)),
         }
     }
     for (key, value) in names {

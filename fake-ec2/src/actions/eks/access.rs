@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// fidelity: documented(EKS User Guide, Review access policy permissions: the policies of people and of EKS Auto Mode)
+// fidelity: documented(EKS User Guide, Review access policy permissions: the policies of people and of EKS Auto Mode)
 const POLICIES: [&str; 10] = [
     "AmazonEKSAdminPolicy",
     "AmazonEKSAdminViewPolicy",
@@ -112,7 +112,7 @@ pub(super) fn list_policies(input: &Value) -> Result<Value, ApiError> {
 }
 
 // fidelity: documented(EKS API Reference, AssociateAccessPolicy: AccessScope; EKS User Guide, Associate access policies: with
-// entries of the types STANDARD and EC2); observed(2026-08): wording
+// entries of the types STANDARD and EC2); assumed: wording
 pub(super) fn associate(cloud: &mut Cloud, now: Timestamp, name: &str, input: &Value) -> Result<Value, ApiError> {
     let policy = required(input, "policyArn")?.to_owned();
     if !policy.strip_prefix(POLICY_ARNS).is_some_and(|name| POLICIES.contains(&name)) {

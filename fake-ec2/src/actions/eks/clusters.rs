@@ -21,7 +21,7 @@ pub(super) fn list(cloud: &Cloud, input: &Value) -> Result<Value, ApiError> {
 }
 
 // fidelity: documented(EKS API Reference, CreateCluster: errors; EKS User Guide, Network requirements: two subnets in
-// different zones); observed(2026-08): wording; assumed: add-ons, encryption, logging and auto mode change nothing here
+// different zones); assumed: wording; assumed: add-ons, encryption, logging and auto mode change nothing here
 pub(super) fn create(cloud: &mut Cloud, context: &Context<'_>, input: &Value) -> Result<Value, ApiError> {
     let name = required(input, "name")?;
     if !is_cluster_name(name) {

@@ -92,7 +92,7 @@ fn invalid(message: String) -> ApiError {
     ApiError::client("InvalidParameterException", message)
 }
 
-/// fidelity: documented(EKS API Reference: maxResults of 1 to 100, 100 by default)
+// fidelity: documented(EKS API Reference: maxResults of 1 to 100, 100 by default)
 fn page_of(input: &Value) -> Result<Page, ApiError> {
     let bounds = Bounds { minimum: 1, maximum: 100, default: 100 };
     page(input, ["maxResults", "nextToken"], bounds, ["InvalidParameterException"; 2])

@@ -251,7 +251,7 @@ fn update_role(cloud: &mut Cloud, action: &str, query: &Query<'_>, xml: &mut Xml
     Ok(())
 }
 
-/// fidelity: documented(IAM User Guide, IAM and STS quotas: the defaults); assumed: the members without which tools do well are
+// fidelity: documented(IAM User Guide, IAM and STS quotas: the defaults); assumed: the members without which tools do well are
 /// left out
 fn write_summary(xml: &mut Xml, cloud: &Cloud) {
     let identity = &cloud.identity;

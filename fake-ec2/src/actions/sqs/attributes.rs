@@ -44,7 +44,7 @@ pub(super) fn check_names(asked: &[&str]) -> Result<(), ApiError> {
 }
 
 /// What a new queue starts from: of which kind it is, which its name has to tell.
-// fidelity: documented(SQS API Reference, CreateQueue: QueueName, FifoQueue); observed(2026-08): wording
+// fidelity: documented(SQS API Reference, CreateQueue: QueueName, FifoQueue); assumed: wording
 pub(super) fn initial(name: &str, given: &Attributes) -> Result<Settings, ApiError> {
     let fifo = match given.get("FifoQueue") {
         Some(value) => boolean("FifoQueue", value)?,
@@ -163,7 +163,7 @@ fn set_fifo(fifo: &mut FifoSettings, attribute: &str, value: &str) -> Result<(),
 }
 
 // fidelity: documented(SQS API Reference, CreateQueue: RedrivePolicy, maxReceiveCount of 10 by default; both queues are of
-// the same type; SQS Developer Guide, Dead-letter queues: 1 to 1,000 receives); observed(2026-08): wording
+// the same type; SQS Developer Guide, Dead-letter queues: 1 to 1,000 receives); assumed: wording
 fn redrive_policy(cloud: &Cloud, name: &str, settings: &Settings, value: &str) -> Result<RedrivePolicy, ApiError> {
     let refuse = |reason: &str| super::invalid("RedrivePolicy", value, reason);
     let policy: Value = serde_json::from_str(value).map_err(|_| refuse("Redrive policy is not a valid JSON map."))?;

@@ -20,7 +20,7 @@ pub(super) fn each(
 }
 
 /// The entries, if the batch as a whole is well-formed.
-// fidelity: documented(SQS API Reference, SendMessageBatch: errors; the form of ids); observed(2026-08): wording
+// fidelity: documented(SQS API Reference, SendMessageBatch: errors; the form of ids); assumed: wording
 pub(super) fn entries(input: &Value) -> Result<&Vec<Value>, ApiError> {
     let entries = input.get("Entries").and_then(Value::as_array).filter(|entries| !entries.is_empty());
     let entries = entries

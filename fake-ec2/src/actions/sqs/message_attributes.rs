@@ -28,7 +28,7 @@ const SYSTEM_NAMES: [&str; 11] = [
 ];
 
 /// The attributes of a message to send.
-// fidelity: documented(SQS Developer Guide, Message metadata: names, types, at most ten attributes); observed(2026-08): wording
+// fidelity: documented(SQS Developer Guide, Message metadata: names, types, at most ten attributes); assumed: wording
 pub(super) fn read(entry: &Value) -> Result<BTreeMap<String, Attribute>, ApiError> {
     let given = entry.get("MessageAttributes").and_then(Value::as_object);
     let count = given.map_or(0, Map::len);

@@ -17,7 +17,7 @@ pub(super) fn send(cloud: &mut Cloud, context: &Context, target: &Value, entry: 
     send_draft(cloud, context.now, &name, draft)
 }
 
-// fidelity: documented(SQS API Reference, SendMessageBatch: BatchRequestTooLong above 1 MiB); observed(2026-08): wording
+// fidelity: documented(SQS API Reference, SendMessageBatch: BatchRequestTooLong above 1 MiB); assumed: wording
 pub(super) fn send_batch(cloud: &mut Cloud, context: &Context, input: &Value) -> Result<Value, ApiError> {
     let name = queue_name(cloud, input)?;
     let drafts: Vec<(&Value, Result<Draft, ApiError>)> =

@@ -99,7 +99,7 @@ fn range(input: &Value, name: &str, minimum: i64, maximum: i64) -> Result<Option
     }
 }
 
-// fidelity: observed(2026-08): wording
+// fidelity: assumed: wording
 fn invalid(name: &str, value: &str, reason: &str) -> ApiError {
     ApiError::invalid_value(format!("Value {value} for parameter {name} is invalid. Reason: {reason}"))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 // fidelity: documented(SQS API Reference, CreateQueue: an existing queue is answered if all attributes are the same, else
-// QueueNameExists; QueueDeletedRecently within 60 seconds); observed(2026-08): wording
+// QueueNameExists; QueueDeletedRecently within 60 seconds); assumed: wording
 pub(super) fn create(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Value, ApiError> {
     let name = required(input, "QueueName")?;
     let given = string_map(input, "Attributes");
@@ -30,8 +30,7 @@ pub(super) fn create(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result
             }
         };
     }
-    cloud.deleted_queues.retain(|_, deleted_at| now < later(*deleted_at, SETTLING_S));
-    if cloud.deleted_queues.contains_key(name) {
+    if cloud.deleted_queues.get(name).is_some_and(|deleted_at| now < later(*deleted_at, SETTLING_S)) {
         let message =
             "You must wait 60 seconds after deleting a queue before you can create another with the same name.";
         return Err(ApiError::client("QueueDeletedRecently", message));
@@ -54,6 +53,7 @@ pub(super) fn delete(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result
     let name = queue_name(cloud, input)?;
     cloud.queues.remove(&name);
     cloud.move_tasks.retain(|task| task.source != name);
+    cloud.deleted_queues.retain(|_, deleted_at| now < later(*deleted_at, SETTLING_S));
     cloud.deleted_queues.insert(name, now);
     // Whoever polls it is told.
     cloud.revision += 1;

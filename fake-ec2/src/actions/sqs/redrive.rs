@@ -22,7 +22,7 @@ pub(super) fn list_sources(cloud: &Cloud, input: &Value) -> Result<Value, ApiErr
 }
 
 // fidelity: documented(SQS API Reference, StartMessageMoveTask: sources are dead-letter queues of other queues, one task for
-// each, at most 500 messages per second); observed(2026-08): wording
+// each, at most 500 messages per second); assumed: wording
 pub(super) fn start(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Value, ApiError> {
     let source = named(cloud, "SourceArn", required(input, "SourceArn")?)?;
     let destination = text(input, "DestinationArn").map(|arn| named(cloud, "DestinationArn", arn)).transpose()?;

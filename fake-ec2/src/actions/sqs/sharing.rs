@@ -20,12 +20,12 @@ const SHAREABLE: [&str; 9] = [
     "ReceiveMessage",
     "SendMessage",
 ];
-/// fidelity: documented(SQS API Reference, AddPermission: at most seven actions per statement)
+// fidelity: documented(SQS API Reference, AddPermission: at most seven actions per statement)
 const MAX_ACTIONS: usize = 7;
-/// fidelity: documented(SQS Developer Guide, Quotas related to policies: 20 statements)
+// fidelity: documented(SQS Developer Guide, Quotas related to policies: 20 statements)
 const MAX_STATEMENTS: usize = 20;
 
-// fidelity: documented(SQS API Reference, AddPermission); observed(2026-08): the form of the statement, wording
+// fidelity: documented(SQS API Reference, AddPermission); assumed: the form of the statement, wording
 pub(super) fn add(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Value, ApiError> {
     let arn = cloud.arn("sqs", &queue_name(cloud, input)?);
     let label = required(input, "Label")?;
@@ -57,7 +57,7 @@ pub(super) fn add(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Va
     Ok(Value::Null)
 }
 
-// fidelity: documented(SQS API Reference, RemovePermission); observed(2026-08): wording
+// fidelity: documented(SQS API Reference, RemovePermission); assumed: wording
 pub(super) fn remove(cloud: &mut Cloud, now: Timestamp, input: &Value) -> Result<Value, ApiError> {
     queue_name(cloud, input)?;
     let label = required(input, "Label")?;

@@ -124,7 +124,7 @@ fn get_parameters(cloud: &Cloud, input: &Value) -> Result<Value, ApiError> {
     Ok(json!({"Parameters": parameters.into_values().collect::<Vec<_>>(), "InvalidParameters": invalid}))
 }
 
-// fidelity: documented(SSM API Reference, GetParametersByPath: at most 10 in a page, filters by Type, KeyId and Label); observed(2026-08):
+// fidelity: documented(SSM API Reference, GetParametersByPath: at most 10 in a page, filters by Type, KeyId and Label); assumed:
 // wording
 fn by_path(cloud: &Cloud, input: &Value) -> Result<Value, ApiError> {
     let path = required(input, "Path")?;

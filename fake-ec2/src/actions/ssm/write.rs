@@ -10,7 +10,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
 
-// fidelity: documented(SSM API Reference, PutParameter: constraints and errors); observed(2026-08): wording
+// fidelity: documented(SSM API Reference, PutParameter: constraints and errors); assumed: wording
 pub(super) fn put(cloud: &mut Cloud, context: &Context, input: &Value) -> Result<Value, ApiError> {
     let name = required(input, "Name")?;
     check_name(name)?;
@@ -111,7 +111,7 @@ fn describe(input: &Value, known: Option<&OwnParameter>) -> Result<OwnParameter,
     Ok(parameter)
 }
 
-/// fidelity: documented(Systems Manager User Guide, Managing parameter tiers: 4 KB and 8 KB)
+// fidelity: documented(Systems Manager User Guide, Managing parameter tiers: 4 KB and 8 KB)
 const STANDARD_BYTES: usize = 4096;
 const ADVANCED_BYTES: usize = 8192;
 

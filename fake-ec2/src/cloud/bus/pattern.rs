@@ -165,7 +165,7 @@ fn in_range(argument: &Value, number: f64) -> bool {
 const MAX_PATTERN: usize = 4096;
 
 /// Refuses patterns that EventBridge would refuse.
-// fidelity: documented(EventBridge API Reference, PutRule: InvalidEventPatternException); observed(2026-08): wording
+// fidelity: documented(EventBridge API Reference, PutRule: InvalidEventPatternException); assumed: wording
 pub(crate) fn check_pattern(text: &str) -> Result<Value, ApiError> {
     let refuse = |reason: String| {
         ApiError::client("InvalidEventPatternException", format!("Event pattern is not valid. Reason: {reason}"))

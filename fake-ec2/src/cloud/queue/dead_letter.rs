@@ -54,13 +54,16 @@ impl Cloud {
     // fidelity: documented(SQS API Reference, CreateQueue: RedrivePolicy); assumed: where the dead-letter queue is gone,
     // messages go on being received
     pub(crate) fn receive(&mut self, now: Timestamp, name: &str, mut request: Request<'_>) -> Result<Taken, ApiError> {
-        let arn = self.arn("sqs", name);
-        let policy = self.queues.get(name).and_then(|queue| queue.settings.redrive.clone());
-        let target = policy.as_ref().and_then(|policy| self.queue_of(&policy.dead_letter_target_arn));
-        request.max_receive_count = policy.filter(|_| target.is_some()).map(|policy| policy.max_receive_count);
+        let queue = self.queues.get_mut(name).ok_or_else(no_queue)?;
+        let Some(policy) = queue.settings.redrive.clone() else { return queue.receive(now, &request) };
+        let Some(target) = self.queue_of(&policy.dead_letter_target_arn) else {
+            return self.queues.get_mut(name).ok_or_else(no_queue)?.receive(now, &request);
+        };
+        request.max_receive_count = Some(policy.max_receive_count);
         let mut taken = self.queues.get_mut(name).ok_or_else(no_queue)?.receive(now, &request)?;
-        if let Some(target) = target.and_then(|target| self.queues.get_mut(&target)).filter(|_| !taken.dead.is_empty())
-        {
+        if !taken.dead.is_empty() {
+            let arn = self.arn("sqs", name);
+            let target = self.queues.get_mut(&target).ok_or_else(no_queue)?;
             taken.dead.drain(..).for_each(|message| target.bury(now, message, &arn));
             self.revision += 1;
         }

@@ -186,7 +186,7 @@ impl Group {
 
 /// Under what a message is known to have been sent; a queue that makes the ids from the content gives the message its own.
 // fidelity: documented(SQS API Reference, SendMessage: MessageGroupId and MessageDeduplicationId; CreateQueue:
-// DeduplicationScope); observed(2026-08): wording
+// DeduplicationScope); assumed: wording
 pub(super) fn deduplication_key(settings: &FifoSettings, message: &mut Message) -> Result<String, ApiError> {
     let Some(group) = message.group().map(str::to_owned) else {
         return Err(ApiError::client("MissingParameter", "The request must contain the parameter MessageGroupId."));

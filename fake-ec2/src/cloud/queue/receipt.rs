@@ -19,7 +19,7 @@ pub(super) fn handle(number: u64, message: &Message) -> String {
     format!("AQEB{}", STANDARD.encode(format!("{number}:{}:{}", message.receive_count, message.id)))
 }
 
-// fidelity: documented(SQS API Reference, DeleteMessage: ReceiptHandleIsInvalid); observed(2026-08): wording
+// fidelity: documented(SQS API Reference, DeleteMessage: ReceiptHandleIsInvalid); assumed: wording
 fn parse(handle: &str) -> Result<Receipt, ApiError> {
     let read = || {
         let bytes = STANDARD.decode(handle.strip_prefix("AQEB")?).ok()?;
@@ -38,7 +38,7 @@ impl Queue {
     /// Deletes by receipt handle.
     // fidelity: documented(SQS API Reference, DeleteMessage: an outdated handle succeeds and may not delete; SQS Developer
     // Guide, Exactly-once processing: in a FIFO queue a handle is only good within the visibility timeout); assumed: an
-    // outdated handle never deletes; observed(2026-08): wording
+    // outdated handle never deletes; assumed: wording
     pub(crate) fn delete(&mut self, now: Timestamp, handle: &str) -> Result<(), ApiError> {
         let receipt = parse(handle)?;
         self.settle(now);
@@ -57,7 +57,7 @@ impl Queue {
 
     /// Hides a received message until `timeout_s` from now.
     // fidelity: documented(SQS API Reference, ChangeMessageVisibility: MessageNotInflight, and at most 12 hours after the
-    // receive); observed(2026-08): wording; assumed: a handle of an earlier receive is refused
+    // receive); assumed: wording; assumed: a handle of an earlier receive is refused
     pub(crate) fn change_visibility(&mut self, now: Timestamp, handle: &str, timeout_s: i64) -> Result<(), ApiError> {
         let receipt = parse(handle)?;
         self.settle(now);
