@@ -107,15 +107,17 @@ fn security_groups(cloud: &Cloud, config: &Value) -> Result<Vec<String>, ApiErro
 /// The group that EKS makes for a cluster.
 // fidelity: documented(EKS User Guide, Security group requirements: the name and the tag of the group that EKS creates)
 fn add_security_group(cloud: &mut Cloud, cluster: &str, vpc_id: &str) -> String {
-    let id = cloud.ids.resource("sg");
-    let name = format!("eks-cluster-sg-{cluster}-{}", cloud.ids.next() % 1_000_000_000);
-    let description = "EKS created security group applied to ENI that is attached to EKS Control Plane master nodes, as well as any managed workloads.".to_owned();
+    let Cloud { ids, network, .. } = cloud;
+    let name = format!("eks-cluster-sg-{cluster}-{}", ids.next() % 1_000_000_000);
+    let description = "EKS created security group applied to ENI that is attached to EKS Control Plane master nodes, as well as any managed workloads.";
     let tags = Tags::from([
         (format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned()),
         ("aws:eks:cluster-name".to_owned(), cluster.to_owned()),
     ]);
-    let vpc_id = vpc_id.to_owned();
-    cloud.network.groups.insert(id.clone(), SecurityGroup { id: id.clone(), name, description, vpc_id, tags });
+    let mut group = SecurityGroup::new(ids, &name, description, vpc_id, tags);
+    group.let_members_in(ids);
+    let id = group.id.clone();
+    network.groups.insert(id.clone(), group);
     id
 }
 
