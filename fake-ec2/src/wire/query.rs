@@ -40,7 +40,9 @@ impl Form {
     pub(crate) fn query(&self) -> Query<'_> {
         let query = Query { form: self, prefix: String::new() };
         // They have been acted on already.
-        ["Action", "Version"].map(|name| query.text(name));
+        for name in ["Action", "Version"] {
+            query.text(name);
+        }
         query
     }
 
