@@ -1,6 +1,7 @@
 //! The scene a Karpenter user sets before the first node: network, roles, queue and rules, cluster.
 
 use crate::cloud::catalogue::Zone;
+use crate::cloud::cluster::ControlPlane;
 use crate::cloud::identity::{AccessEntry, Cluster, OidcProvider, Role};
 use crate::cloud::ids::digits;
 use crate::cloud::network::{Cidr, SecurityGroup, Subnet};
@@ -35,6 +36,9 @@ pub struct Bootstrap {
     pub oidc_issuer: String,
 }
 
+/// What stands for the certificate of an API server that is not there.
+pub(crate) const CERTIFICATE_AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
+
 impl Bootstrap {
     /// The usual installation of a cluster of this name.
     pub fn named(cluster_name: &str) -> Self {
@@ -43,7 +47,7 @@ impl Bootstrap {
             zones: Vec::new(),
             vpc_cidr: "192.168.0.0/16".into(),
             endpoint: format!("https://{cluster_name}.eks.example"),
-            certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".into(),
+            certificate_authority: CERTIFICATE_AUTHORITY.into(),
             queue: Some(cluster_name.into()),
             prerequisites: true,
             oidc_issuer: String::new(),
@@ -125,12 +129,7 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
     let queue_url =
         queue.as_ref().filter(|_| *prerequisites).map(|queue| add_interruption_queue(cloud, now, queue, cluster_name));
     let oidc_issuer = match oidc_issuer.is_empty() {
-        // fidelity: observed(2026-08): EKS's issuers end in 32 hexadecimal digits
-        true => {
-            let id = digits(cloud.config.seed, &["oidc", cluster_name])
-                + &digits(cloud.config.seed, &["issuer", cluster_name]);
-            format!("https://oidc.eks.{}.amazonaws.com/id/{}", cloud.config.region, id[1..33].to_ascii_uppercase())
-        }
+        true => self::oidc_issuer(cloud, cluster_name),
         false => oidc_issuer.clone(),
     };
     // As eksctl does where a cluster's configuration says `withOIDC`.
@@ -149,6 +148,7 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
         access_entries: BTreeMap::new(),
         oidc_issuer: oidc_issuer.clone(),
         pod_identity_associations: BTreeMap::new(),
+        control_plane: ControlPlane::default(),
     };
     cloud.clusters.insert(cluster_name.clone(), cluster);
     if *prerequisites {
@@ -179,9 +179,17 @@ fn add_interruption_queue(cloud: &mut Cloud, now: Timestamp, name: &str, cluster
         "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]}, "Action": "sqs:SendMessage",
         "Resource": cloud.arn("sqs", name)}]});
     if let Some(queue) = cloud.queues.get_mut(name) {
-        queue.attributes.insert("Policy".into(), policy.to_string());
+        queue.settings.texts.insert("Policy".into(), policy.to_string());
     }
     url
+}
+
+/// The issuer of a cluster's service account tokens.
+// fidelity: observed(2026-08): EKS's issuers end in 32 hexadecimal digits
+pub(crate) fn oidc_issuer(cloud: &Cloud, cluster: &str) -> String {
+    let seed = cloud.config.seed;
+    let id = digits(seed, &["oidc", cluster]) + &digits(seed, &["issuer", cluster]);
+    format!("https://oidc.eks.{}.amazonaws.com/id/{}", cloud.config.region, id[1..33].to_ascii_uppercase())
 }
 
 /// An identity provider for an issuer, in the place of an earlier one; its ARN is answered.
@@ -208,6 +216,8 @@ pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &
         arn: arn.clone(),
         created_at: now,
         trust_policy: trust.to_string(),
+        description: String::new(),
+        max_session_s: crate::cloud::roles::SESSION_S,
         tags: Tags::new(),
         inline_policies: BTreeMap::new(),
         attached_policies: BTreeSet::new(),
@@ -219,15 +229,15 @@ pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &
 pub(crate) fn add_queue(cloud: &mut Cloud, now: Timestamp, name: &str) -> String {
     let mut queue = Queue::new(now);
     // fidelity: documented(Karpenter getting-started template: the queue keeps messages for 300 seconds)
-    queue.retention_s = 300;
+    queue.settings.retention_s = 300;
     cloud.queues.entry(name.into()).or_insert(queue);
     cloud.queue_url(name)
 }
 
 pub(crate) fn add_rule(cloud: &mut Cloud, name: &str, pattern: Value, queue: &str) {
     let arn = cloud.arn("events", &format!("rule/{name}"));
-    let targets = BTreeMap::from([("target".to_owned(), cloud.arn("sqs", queue))]);
-    let rule = bus::Rule { arn, pattern, enabled: true, description: String::new(), targets };
+    let targets = BTreeMap::from([("target".to_owned(), bus::Target::queue(cloud.arn("sqs", queue)))]);
+    let rule = bus::Rule { arn, pattern, enabled: true, description: String::new(), targets, tags: Tags::new() };
     cloud.bus.rules.insert(name.into(), rule);
 }
 
@@ -254,7 +264,9 @@ pub(crate) fn access_entry(
         kind: kind.into(),
         user_name,
         groups,
+        policies: BTreeMap::new(),
         created_at: now,
+        modified_at: now,
         tags: Tags::new(),
     }
 }

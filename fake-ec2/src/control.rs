@@ -11,6 +11,7 @@ use crate::cloud::image::Image;
 use crate::cloud::instance::Instance;
 use crate::cloud::launch_template::LaunchTemplate;
 use crate::cloud::network::{SecurityGroup, Subnet};
+use crate::cloud::queue::Draft;
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
 use crate::cloud::roles::NewRole;
 use crate::cloud::spot_request::SpotRequest;
@@ -578,7 +579,8 @@ impl Control {
         self.0.locked(|cloud, now| {
             let Cloud { queues, ids, revision, .. } = cloud;
             let missing = || ApiError::client("QueueDoesNotExist", "The specified queue does not exist.");
-            queues.get_mut(queue).ok_or_else(missing)?.send(now, ids, body.into(), None, Value::Null)?;
+            let draft = Draft { body: body.into(), sender: "control".into(), ..Draft::default() };
+            queues.get_mut(queue).ok_or_else(missing)?.send(now, ids, draft)?;
             *revision += 1;
             Ok(())
         })

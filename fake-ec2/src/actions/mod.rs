@@ -14,9 +14,11 @@ mod sts;
 pub(crate) use sts::open_session;
 
 use crate::cloud::Cloud;
+use crate::cloud::tags::Tags;
 use crate::error::ApiError;
 use crate::iam::Refused;
 use crate::iam::decision::Asking;
+use crate::wire::pagination::{Bounds, Page};
 use crate::wire::{Call, Payload, Reply, Service};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -52,7 +54,7 @@ pub(crate) fn perform(cloud: &mut Cloud, context: &Context, call: &Call) -> Step
         (Service::Sts, Payload::Form(form)) => sts::perform(cloud, context, &call.action, &form.query()).into(),
         (Service::Sqs, Payload::Json(input)) => sqs::perform(cloud, context, &call.action, input),
         (Service::Sqs, Payload::Form(form)) => sqs::perform_query(cloud, context, &call.action, &form.query()),
-        (Service::Ssm, Payload::Json(input)) => ssm::perform(cloud, &call.action, input).into(),
+        (Service::Ssm, Payload::Json(input)) => ssm::perform(cloud, context, &call.action, input).into(),
         (Service::Pricing, Payload::Json(input)) => pricing::perform(cloud, &call.action, input).into(),
         (Service::EventBridge, Payload::Json(input)) => events::perform(cloud, context, &call.action, input).into(),
         (Service::Eks, Payload::Json(input)) => eks::perform(cloud, context, &call.action, input).into(),
@@ -92,6 +94,36 @@ fn text<'a>(input: &'a Value, name: &str) -> Option<&'a str> {
 fn integer(input: &Value, name: &str) -> Option<i64> {
     let value = input.get(name)?;
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// The page that a JSON document asks for by these two members, and the codes of a service for a wrong size or token.
+fn page(
+    input: &Value,
+    [size, token]: [&str; 2],
+    bounds: Bounds,
+    [wrong_size, wrong_token]: [&'static str; 2],
+) -> Result<Page, ApiError> {
+    Page::new(integer(input, size), text(input, token), bounds).map_err(|error| {
+        let code = if error.code == "InvalidNextToken" { wrong_token } else { wrong_size };
+        ApiError::client(code, error.message.replace("maxResults", size))
+    })
+}
+
+/// The `Tags` of a JSON document, in the form of a list of `Key` and `Value`.
+fn tag_list(input: &Value) -> Tags {
+    let tags = input.get("Tags").and_then(Value::as_array).into_iter().flatten();
+    tags.filter_map(|tag| Some((text(tag, "Key")?.to_owned(), text(tag, "Value").unwrap_or_default().to_owned())))
+        .collect()
+}
+
+/// The same the other way round.
+fn described_tags(tags: &Tags) -> Value {
+    tags.iter().map(|(key, value)| serde_json::json!({"Key": key, "Value": value})).collect()
+}
+
+/// The texts of a list of a JSON document.
+fn texts<'a>(input: &'a Value, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    input.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// A map of texts of a JSON document.

@@ -6,6 +6,7 @@ use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, after};
 use crate::config::Iam;
 use crate::error::ApiError;
+use crate::iam::caller::Principal;
 use crate::iam::{Refused, refusal, web_identity};
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -36,9 +37,17 @@ pub(super) fn perform(
             query.finish()?;
             let role = cloud.identity.roles.values().find(|role| role.arn == request.role_arn);
             context.asking.assume_role(cloud, role, &request.role_arn)?;
+            request.check_duration(role)?;
             write_session(&mut xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
         }
         "AssumeRoleWithWebIdentity" => assume_role_with_web_identity(cloud, context, query, &mut xml)?,
+        "GetSessionToken" => get_session_token(cloud, context, query, &mut xml)?,
+        "GetAccessKeyInfo" => {
+            let key = query.required("AccessKeyId")?;
+            query.finish()?;
+            check_access_key(key)?;
+            xml.text("Account", &cloud.config.account);
+        }
         "DecodeAuthorizationMessage" => {
             let message = query.required("EncodedMessage")?;
             query.finish()?;
@@ -69,6 +78,7 @@ fn assume_role_with_web_identity(
         }
         identity = Some(known);
     }
+    request.check_duration(cloud.identity.roles.values().find(|role| role.arn == request.role_arn))?;
     write_session(xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
     if let Some(identity) = identity {
         xml.text("SubjectFromWebIdentityToken", identity.subject);
@@ -76,6 +86,54 @@ fn assume_role_with_web_identity(
         xml.text("Provider", identity.provider_arn);
     }
     Ok(())
+}
+
+// fidelity: documented(STS API Reference, GetSessionToken: 900 to 129,600 seconds, 43,200 by default; it is for users, not for
+// sessions); assumed: devices and their codes are not looked at
+fn get_session_token(
+    cloud: &mut Cloud,
+    context: &Context<'_>,
+    query: &Query<'_>,
+    xml: &mut Xml,
+) -> Result<(), ApiError> {
+    let seconds: u64 = query.number("DurationSeconds")?.unwrap_or(43_200);
+    query.ignore(&["SerialNumber", "TokenCode"]);
+    query.finish()?;
+    let caller = context.asking.caller;
+    if matches!(caller.principal, Principal::Session(_)) || caller.token.is_some() {
+        return Err(ApiError::new(403, "AccessDenied", "Cannot call GetSessionToken with session credentials"));
+    }
+    check_seconds(seconds, 129_600)?;
+    let user = caller.user_id();
+    let credentials = new_credentials(cloud, context.now, Duration::from_secs(seconds));
+    write_credentials(xml, &credentials);
+    cloud.identity.add_user_token(context.now, &user, credentials);
+    Ok(())
+}
+
+// fidelity: documented(STS API Reference, GetAccessKeyInfo); assumed: every key belongs to the one account there is
+fn check_access_key(key: &str) -> Result<(), ApiError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    match (16..=128).contains(&key.len()) && key.bytes().all(allowed) {
+        true => Ok(()),
+        false => Err(invalid(key, "accessKeyId", "Member must have 16 to 128 letters and digits")),
+    }
+}
+
+fn check_seconds(seconds: u64, maximum: u64) -> Result<(), ApiError> {
+    let constraint = match seconds {
+        0..900 => "Member must have value greater than or equal to 900".to_owned(),
+        _ if seconds > maximum => format!("Member must have value less than or equal to {maximum}"),
+        _ => return Ok(()),
+    };
+    Err(invalid(&seconds.to_string(), "durationSeconds", &constraint))
+}
+
+fn invalid(value: &str, member: &str, constraint: &str) -> ApiError {
+    let message = format!(
+        "1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: {constraint}"
+    );
+    ApiError::client("ValidationError", message)
 }
 
 /// What the actions that start a session have in common.
@@ -92,31 +150,32 @@ impl AssumeRole {
         let (role_arn, session_name) = (query.required("RoleArn")?, query.required("RoleSessionName")?);
         let seconds: u64 = query.number("DurationSeconds")?.unwrap_or(3600);
         query.ignore(&["Policy", "PolicyArns", "ProviderId", "TransitiveTagKeys", "ExternalId", "SourceIdentity"]);
-        let refuse = |value: &str, member: &str, constraint: &str| {
-            let message = format!(
-                "1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: {constraint}"
-            );
-            Err(ApiError::client("ValidationError", message))
-        };
         let allowed = |character: char| character.is_ascii_alphanumeric() || "_+=,.@-".contains(character);
         if !(2..=64).contains(&session_name.len()) || !session_name.chars().all(allowed) {
             let constraint = "Member must satisfy regular expression pattern: [\\w+=,.@-]{2,64}";
-            return refuse(session_name, "roleSessionName", constraint);
+            return Err(invalid(session_name, "roleSessionName", constraint));
         }
-        if seconds < 900 {
-            let constraint = "Member must have value greater than or equal to 900";
-            return refuse(&seconds.to_string(), "durationSeconds", constraint);
-        }
-        if seconds > 43_200 {
-            let constraint = "Member must have value less than or equal to 43200";
-            return refuse(&seconds.to_string(), "durationSeconds", constraint);
-        }
+        check_seconds(seconds, 43_200)?;
         Ok(Self {
             role_arn: role_arn.into(),
             session_name: session_name.into(),
             duration: Duration::from_secs(seconds),
             tags: query.tags("Tags.member")?,
         })
+    }
+}
+
+impl AssumeRole {
+    /// Refuses sessions longer than the role allows.
+    // fidelity: documented(STS API Reference, AssumeRole: DurationSeconds up to the role's maximum session duration)
+    fn check_duration(&self, role: Option<&Role>) -> Result<(), ApiError> {
+        match role.is_some_and(|role| self.duration > Duration::from_secs(role.max_session_s)) {
+            true => {
+                let message = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.";
+                Err(ApiError::client("ValidationError", message))
+            }
+            false => Ok(()),
+        }
     }
 }
 
@@ -135,12 +194,7 @@ pub(crate) fn open_session(
     duration: Duration,
     tags: Tags,
 ) -> Session {
-    let credentials = Credentials {
-        access_key_id: cloud.ids.unique("ASIA"),
-        secret_access_key: cloud.ids.uuid(),
-        session_token: cloud.ids.uuid(),
-        expires_at: after(now, duration),
-    };
+    let credentials = new_credentials(cloud, now, duration);
     let known = cloud.identity.roles.get(role_name).map(|role: &Role| role.id.clone());
     let session = Session {
         role_name: role_name.into(),
@@ -154,14 +208,27 @@ pub(crate) fn open_session(
     session
 }
 
-fn write_session(xml: &mut Xml, account: &str, session: &Session) {
-    let Session { role_name, role_id, session_name, credentials, .. } = session;
+fn new_credentials(cloud: &mut Cloud, now: Timestamp, duration: Duration) -> Credentials {
+    Credentials {
+        access_key_id: cloud.ids.unique("ASIA"),
+        secret_access_key: cloud.ids.uuid(),
+        session_token: cloud.ids.uuid(),
+        expires_at: after(now, duration),
+    }
+}
+
+fn write_credentials(xml: &mut Xml, credentials: &Credentials) {
     xml.element("Credentials", |xml| {
         xml.text("AccessKeyId", &credentials.access_key_id);
         xml.text("SecretAccessKey", &credentials.secret_access_key);
         xml.text("SessionToken", &credentials.session_token);
         xml.time("Expiration", credentials.expires_at);
     });
+}
+
+fn write_session(xml: &mut Xml, account: &str, session: &Session) {
+    let Session { role_name, role_id, session_name, credentials, .. } = session;
+    write_credentials(xml, credentials);
     xml.element("AssumedRoleUser", |xml| {
         xml.text("AssumedRoleId", format!("{role_id}:{session_name}"));
         xml.text("Arn", format!("arn:aws:sts::{account}:assumed-role/{role_name}/{session_name}"));

@@ -1,5 +1,6 @@
 //! IAM roles, their policies and sessions, instance profiles, identity providers; EKS clusters and who may join them.
 
+use super::cluster::{AssociatedPolicy, ControlPlane};
 use super::roles::managed_by_aws;
 use super::tags::Tags;
 use crate::error::ApiError;
@@ -21,6 +22,9 @@ pub struct Role {
     pub arn: String,
     pub created_at: Timestamp,
     pub trust_policy: String,
+    pub description: String,
+    /// How long a session may be asked for.
+    pub max_session_s: u64,
     pub tags: Tags,
     /// Policies of its own, by name.
     pub(crate) inline_policies: BTreeMap<String, Policy>,
@@ -37,8 +41,28 @@ pub(crate) struct ManagedPolicy {
     pub(crate) arn: String,
     pub(crate) description: String,
     pub(crate) created_at: Timestamp,
-    pub(crate) policy: Policy,
+    pub(crate) updated_at: Timestamp,
+    /// By number; never empty.
+    pub(crate) versions: BTreeMap<u32, PolicyVersion>,
+    /// The number of the version that counts.
+    pub(crate) default_version: u32,
+    /// The number of the newest version there ever was.
+    pub(crate) newest_version: u32,
     pub(crate) tags: Tags,
+}
+
+/// One version of a managed policy.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyVersion {
+    pub(crate) policy: Policy,
+    pub(crate) created_at: Timestamp,
+}
+
+impl ManagedPolicy {
+    /// The version that counts.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.versions.get(&self.default_version).expect("the default version cannot be deleted").policy
+    }
 }
 
 /// An OpenID Connect provider that the account trusts to name its callers.
@@ -103,6 +127,8 @@ pub(crate) struct Identity {
     /// By access key id.
     sessions: BTreeMap<String, Session>,
     session_order: VecDeque<String>,
+    /// Users' names and what GetSessionToken gave them, by access key id.
+    pub(crate) user_tokens: BTreeMap<String, (String, Credentials)>,
 }
 
 // fidelity: documented(IAM API Reference: errors and statuses of each action); observed(2026-08, docs/spec/karpenter-aws.md §12.2): wording
@@ -178,12 +204,23 @@ impl Identity {
         }
     }
 
+    /// Keeps what a user was given; what has expired long ago goes, so that an expired token is still told from a wrong one.
+    pub(crate) fn add_user_token(&mut self, now: Timestamp, user: &str, token: Credentials) {
+        let day = jiff::SignedDuration::from_hours(24);
+        let is_recent = |token: &Credentials| token.expires_at.checked_add(day).is_ok_and(|until| now < until);
+        self.user_tokens.retain(|_, (_, token)| is_recent(token));
+        if self.user_tokens.len() >= MAX_SESSIONS {
+            self.user_tokens.pop_first();
+        }
+        self.user_tokens.insert(token.access_key_id.clone(), (user.to_owned(), token));
+    }
+
     /// The same with the names by which they are known.
     pub(crate) fn documents_of(&self, role: &str) -> BTreeMap<String, serde_json::Value> {
         let role = self.roles.get(role);
         let own = role.into_iter().flat_map(|role| &role.inline_policies).map(|(name, policy)| (name.clone(), policy));
         let attached = role.into_iter().flat_map(|role| &role.attached_policies);
-        let attached = attached.filter_map(|arn| Some((arn.clone(), &self.policies.get(arn)?.policy)));
+        let attached = attached.filter_map(|arn| Some((arn.clone(), self.policies.get(arn)?.policy())));
         own.chain(attached)
             .map(|(name, policy)| (name, serde_json::from_str(&policy.text).expect("it was read when it was stored")))
             .collect()
@@ -193,7 +230,7 @@ impl Identity {
     pub(crate) fn policies_of(&self, role: &str) -> impl Iterator<Item = &Policy> {
         let role = self.roles.get(role);
         let attached = role.into_iter().flat_map(|role| &role.attached_policies);
-        let attached = attached.filter_map(|arn| Some(&self.policies.get(arn)?.policy));
+        let attached = attached.filter_map(|arn| Some(self.policies.get(arn)?.policy()));
         role.into_iter().flat_map(|role| role.inline_policies.values()).chain(attached)
     }
 }
@@ -223,6 +260,8 @@ pub struct Cluster {
     pub oidc_issuer: String,
     /// By association id.
     pub pod_identity_associations: BTreeMap<String, PodIdentityAssociation>,
+    /// What its control plane is set to.
+    pub control_plane: ControlPlane,
 }
 
 /// Gives the pods of a service account a role.
@@ -235,6 +274,7 @@ pub struct PodIdentityAssociation {
     pub service_account: String,
     pub role_arn: String,
     pub created_at: Timestamp,
+    pub modified_at: Timestamp,
     pub tags: Tags,
 }
 
@@ -248,6 +288,9 @@ pub struct AccessEntry {
     pub kind: String,
     pub user_name: String,
     pub groups: Vec<String>,
+    /// Access policies, by ARN.
+    pub policies: BTreeMap<String, AssociatedPolicy>,
     pub created_at: Timestamp,
+    pub modified_at: Timestamp,
     pub tags: Tags,
 }

@@ -7,6 +7,7 @@ pub(crate) mod allocation;
 pub(crate) mod bus;
 pub(crate) mod capacity;
 pub(crate) mod catalogue;
+pub(crate) mod cluster;
 pub(crate) mod consistency;
 pub(crate) mod facts;
 pub(crate) mod filter;
@@ -23,6 +24,7 @@ pub(crate) mod launch_template;
 pub(crate) mod lifecycle;
 pub(crate) mod members;
 pub(crate) mod network;
+pub(crate) mod parameter;
 pub(crate) mod queue;
 pub(crate) mod quota;
 pub(crate) mod requirements;
@@ -51,7 +53,8 @@ use jiff::{SignedDuration, Timestamp};
 use key_pair::KeyPair;
 use launch_template::LaunchTemplates;
 use network::Network;
-use queue::Queue;
+use parameter::OwnParameter;
+use queue::{Draft, MoveTask, Queue};
 use reservation::{CapacityReservation, PlacementGroup};
 use spot_request::SpotRequest;
 use stack::Stack;
@@ -83,7 +86,11 @@ pub(crate) enum Due {
     /// A capacity reservation may have reached its end.
     ExpireReservation { reservation: String },
     /// An event reaches a queue.
-    Deliver { queue: String, body: String },
+    Deliver { queue: String, body: String, group: Option<String> },
+    /// A cluster leaves a passing state.
+    Cluster { name: String, from: cluster::ClusterStatus },
+    /// A second of a task that empties a dead-letter queue.
+    MoveMessages { task: String },
 }
 
 /// Answers kept for client tokens. A client repeats a token within seconds; two thousand answers of some kilobytes each
@@ -125,6 +132,8 @@ pub(crate) struct Cloud {
     /// Which instance has a volume or an interface.
     parts: BTreeMap<String, String>,
     pub(crate) images: Images,
+    /// By name.
+    pub(crate) parameters: BTreeMap<String, OwnParameter>,
     pub(crate) templates: LaunchTemplates,
     pub(crate) instances: Instances,
     pub(crate) fleets: Fleets,
@@ -136,6 +145,9 @@ pub(crate) struct Cloud {
     pub(crate) identity: Identity,
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) queues: BTreeMap<String, Queue>,
+    /// Since when; the names cannot be used again at once.
+    pub(crate) deleted_queues: BTreeMap<String, Timestamp>,
+    pub(crate) move_tasks: Vec<MoveTask>,
     pub(crate) bus: Bus,
     /// The oldest first, also deleted ones.
     pub(crate) stacks: Vec<Stack>,
@@ -165,6 +177,7 @@ impl Cloud {
         Self {
             catalogue: Catalogue::new(&config.region, &config.families),
             images: Images::published(config.seed, &config.kubernetes_version),
+            parameters: BTreeMap::new(),
             ids: Ids::new(config.seed),
             config,
             started_at: now,
@@ -183,6 +196,8 @@ impl Cloud {
             identity: Identity::new(now),
             clusters: BTreeMap::new(),
             queues: BTreeMap::new(),
+            deleted_queues: BTreeMap::new(),
+            move_tasks: Vec::new(),
             bus: Bus::default(),
             stacks: Vec::new(),
             events: VecDeque::new(),
@@ -214,7 +229,9 @@ impl Cloud {
                 Due::KeepFleet { fleet } => self.keep_fleet(at, &fleet),
                 Due::ForgetFleet { fleet } => drop(self.fleets.remove(&fleet)),
                 Due::ExpireReservation { reservation } => self.expire_reservation(at, &reservation),
-                Due::Deliver { queue, body } => self.deliver(at, &queue, body),
+                Due::Deliver { queue, body, group } => self.deliver(at, &queue, body, group),
+                Due::Cluster { name, from } => self.leave_cluster(&name, from),
+                Due::MoveMessages { task } => self.move_messages(at, &task),
             }
         }
     }
@@ -239,6 +256,20 @@ impl Cloud {
         resources: &[String],
         detail: serde_json::Value,
     ) -> String {
+        let (id, event) = self.event(at, source, detail_type, resources, detail);
+        self.route(at, &event);
+        id
+    }
+
+    /// An event of this time, and its id.
+    pub(crate) fn event(
+        &mut self,
+        time: Timestamp,
+        source: &str,
+        detail_type: &str,
+        resources: &[String],
+        detail: serde_json::Value,
+    ) -> (String, serde_json::Value) {
         let id = self.ids.uuid();
         let event = serde_json::json!({
             "version": "0",
@@ -246,25 +277,23 @@ impl Cloud {
             "detail-type": detail_type,
             "source": source,
             "account": self.config.account,
-            "time": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             "region": self.config.region,
             "resources": resources,
             "detail": detail,
         });
-        self.route(at, &event);
-        id
+        (id, event)
     }
 
     /// Sends a whole event to the queues of the rules that match it; answers how many.
     pub(crate) fn route(&mut self, at: Timestamp, event: &serde_json::Value) -> usize {
         let targets = self.bus.targets(event);
-        let event = event.to_string();
         let due = after(at, self.config.event_delay);
         for (rule, target) in &targets {
-            let Some(queue) = target.rsplit(':').next().filter(|_| target.starts_with("arn:aws:sqs:")) else {
+            let Some(queue) = target.arn.rsplit(':').next().filter(|_| target.arn.starts_with("arn:aws:sqs:")) else {
                 continue;
             };
-            if !queue_takes_events(self, target, rule) {
+            if !queue_takes_events(self, &target.arn, rule) {
                 tracing::warn!(
                     queue,
                     rule,
@@ -272,10 +301,14 @@ impl Cloud {
                 );
                 continue;
             }
-            self.schedule(due, Due::Deliver { queue: queue.into(), body: event.clone() });
+            if let Some(body) = target.body(event) {
+                let (queue, group) = (queue.to_owned(), target.message_group_id.clone());
+                self.schedule(due, Due::Deliver { queue, body, group });
+            }
         }
+        let event = event.to_string();
         let count = targets.len();
-        let targets = targets.into_iter().map(|(_, target)| target).collect();
+        let targets = targets.into_iter().map(|(_, target)| target.arn).collect();
         self.event_bytes += event.len();
         self.event_count += 1;
         self.events.push_back(Emitted { sequence: self.event_count, event, targets });
@@ -285,10 +318,11 @@ impl Cloud {
         count
     }
 
-    fn deliver(&mut self, at: Timestamp, queue: &str, body: String) {
+    fn deliver(&mut self, at: Timestamp, queue: &str, body: String, group: Option<String>) {
         // A rule whose queue is gone loses its events, as EventBridge's do after its retries.
         if let Some(queue) = self.queues.get_mut(queue) {
-            if let Err(error) = queue.send(at, &mut self.ids, body, None, serde_json::Value::Null) {
+            let draft = Draft { body, group, sender: "events.amazonaws.com".into(), ..Draft::default() };
+            if let Err(error) = queue.send(at, &mut self.ids, draft) {
                 tracing::warn!(error = %error.message, "an event could not be delivered");
             }
             self.revision += 1;

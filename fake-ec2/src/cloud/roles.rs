@@ -1,7 +1,7 @@
 //! What IAM creates and deletes besides instance profiles: roles and their policies, identity providers.
 
 use super::Cloud;
-use super::identity::{ManagedPolicy, OidcProvider, Role, no_such};
+use super::identity::{ManagedPolicy, OidcProvider, PolicyVersion, Role, no_such};
 use super::tags::Tags;
 use crate::error::ApiError;
 use crate::iam::policy::{Kind, Policy};
@@ -16,6 +16,12 @@ pub(crate) struct NewRole {
     pub(crate) trust_policy: String,
     pub(crate) tags: Tags,
 }
+
+/// How long a session of a role may be asked for unless the role says otherwise.
+// fidelity: documented(IAM API Reference, CreateRole: MaxSessionDuration of one hour by default)
+pub(crate) const SESSION_S: u64 = 3600;
+// fidelity: documented(IAM User Guide, IAM and STS quotas: five versions of a managed policy)
+const MAX_VERSIONS: usize = 5;
 
 /// What a new managed policy is made of.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +58,8 @@ impl Cloud {
             path,
             created_at: now,
             trust_policy,
+            description: String::new(),
+            max_session_s: SESSION_S,
             tags,
             inline_policies: BTreeMap::new(),
             attached_policies: BTreeSet::new(),
@@ -82,7 +90,20 @@ impl Cloud {
             return Err(exists(format!("A policy called {name} already exists. Duplicate names are not allowed.")));
         }
         let id = self.ids.unique("ANPA");
-        let new = ManagedPolicy { id, name, path, arn: arn.clone(), description, created_at: now, policy, tags };
+        let versions = BTreeMap::from([(1, PolicyVersion { policy, created_at: now })]);
+        let new = ManagedPolicy {
+            id,
+            name,
+            path,
+            arn: arn.clone(),
+            description,
+            created_at: now,
+            updated_at: now,
+            versions,
+            default_version: 1,
+            newest_version: 1,
+            tags,
+        };
         Ok(self.identity.policies.entry(arn).or_insert(new))
     }
 
@@ -98,8 +119,75 @@ impl Cloud {
         if self.attachments(arn) > 0 {
             return Err(conflict("Cannot delete a policy attached to entities."));
         }
+        if self.managed_policy(arn)?.versions.len() > 1 {
+            return Err(conflict(
+                "This policy has more than one version. Before you delete a policy, you must delete the policy's versions. The default version is deleted with the policy.",
+            ));
+        }
         self.identity.policies.remove(arn);
         Ok(())
+    }
+
+    /// Adds a version to a policy of the account; its number is answered.
+    pub(crate) fn create_policy_version(
+        &mut self,
+        now: Timestamp,
+        arn: &str,
+        document: &str,
+        as_default: bool,
+    ) -> Result<u32, ApiError> {
+        let policy = Policy::parse(document, Kind::Identity)?;
+        let managed = self.policy_mut(arn)?;
+        if managed.versions.len() >= MAX_VERSIONS {
+            let message = "A managed policy can have up to 5 versions. Before you create a new version, you must delete an existing version.";
+            return Err(ApiError::new(409, "LimitExceeded", message));
+        }
+        managed.newest_version += 1;
+        let number = managed.newest_version;
+        managed.versions.insert(number, PolicyVersion { policy, created_at: now });
+        managed.updated_at = now;
+        if as_default {
+            managed.default_version = number;
+        }
+        Ok(number)
+    }
+
+    /// Puts another document in the place of the one that counts, as a stack does, which keeps no older versions here.
+    pub(crate) fn replace_policy(&mut self, now: Timestamp, arn: &str, policy: Policy) {
+        if let Some(managed) = self.identity.policies.get_mut(arn) {
+            managed.versions.insert(managed.default_version, PolicyVersion { policy, created_at: now });
+            managed.updated_at = now;
+        }
+    }
+
+    pub(crate) fn delete_policy_version(&mut self, arn: &str, version: &str) -> Result<(), ApiError> {
+        let managed = self.policy_mut(arn)?;
+        let number = version_number(managed, version)?;
+        if number == managed.default_version {
+            return Err(conflict("Cannot delete the default version of a policy."));
+        }
+        managed.versions.remove(&number);
+        Ok(())
+    }
+
+    pub(crate) fn set_default_policy_version(
+        &mut self,
+        now: Timestamp,
+        arn: &str,
+        version: &str,
+    ) -> Result<(), ApiError> {
+        let managed = self.policy_mut(arn)?;
+        (managed.default_version, managed.updated_at) = (version_number(managed, version)?, now);
+        Ok(())
+    }
+
+    /// A policy of the account's own; AWS's cannot be changed.
+    pub(crate) fn policy_mut(&mut self, arn: &str) -> Result<&mut ManagedPolicy, ApiError> {
+        if arn.starts_with(AWS_POLICIES) {
+            return Err(ApiError::new(403, "AccessDenied", "Policies of AWS cannot be changed."));
+        }
+        let missing = || no_such(format!("Policy {arn} was not found."));
+        self.identity.policies.get_mut(arn).ok_or_else(missing)
     }
 
     /// How many roles a managed policy is attached to.
@@ -175,6 +263,14 @@ impl Cloud {
     }
 }
 
+/// The number in `v1`, if the policy has such a version.
+pub(crate) fn version_number(policy: &ManagedPolicy, version: &str) -> Result<u32, ApiError> {
+    let number = version.strip_prefix('v').and_then(|number| number.parse().ok());
+    number
+        .filter(|number| policy.versions.contains_key(number))
+        .ok_or_else(|| no_such(format!("Policy {} version {version} does not exist or is not attachable.", policy.arn)))
+}
+
 pub(crate) fn no_role_policy(name: &str) -> ApiError {
     no_such(format!("The role policy with name {name} cannot be found."))
 }
@@ -227,6 +323,7 @@ pub(crate) fn managed_by_aws(now: Timestamp) -> BTreeMap<String, ManagedPolicy> 
         let document = serde_json::json!({"Version": "2012-10-17",
             "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}]});
         let arn = format!("{AWS_POLICIES}{name}");
+        let policy = Policy::parse(&document.to_string(), Kind::Identity).expect("the table is well-formed");
         let policy = ManagedPolicy {
             id: format!("ANPA{name}"),
             name: (*name).to_owned(),
@@ -234,7 +331,10 @@ pub(crate) fn managed_by_aws(now: Timestamp) -> BTreeMap<String, ManagedPolicy> 
             arn: arn.clone(),
             description: String::new(),
             created_at: now,
-            policy: Policy::parse(&document.to_string(), Kind::Identity).expect("the table is well-formed"),
+            updated_at: now,
+            versions: BTreeMap::from([(1, PolicyVersion { policy, created_at: now })]),
+            default_version: 1,
+            newest_version: 1,
             tags: Tags::new(),
         };
         (arn, policy)

@@ -171,13 +171,15 @@ pub(super) fn event(emitted: &Emitted) -> Value {
 
 pub(super) fn cluster(cluster: &Cluster) -> Value {
     let entry = |entry: &AccessEntry| {
-        let AccessEntry { principal_arn, arn, kind, user_name, groups, created_at, tags } = entry;
+        let AccessEntry { principal_arn, arn, kind, user_name, groups, policies, created_at, modified_at: _, tags } =
+            entry;
         json!({
             "principalArn": principal_arn,
             "arn": arn,
             "type": kind,
             "userName": user_name,
             "groups": groups,
+            "accessPolicies": policies.keys().collect::<Vec<_>>(),
             "createdAt": created_at,
             "tags": tags,
         })
@@ -196,9 +198,11 @@ pub(super) fn cluster(cluster: &Cluster) -> Value {
         access_entries,
         oidc_issuer,
         pod_identity_associations,
+        control_plane,
     } = cluster;
     let association = |association: &PodIdentityAssociation| {
-        let PodIdentityAssociation { id, arn, namespace, service_account, role_arn, created_at, tags } = association;
+        let PodIdentityAssociation { id, arn, namespace, service_account, role_arn, created_at, modified_at: _, tags } =
+            association;
         json!({
             "id": id,
             "arn": arn,
@@ -212,6 +216,7 @@ pub(super) fn cluster(cluster: &Cluster) -> Value {
     json!({
         "name": name,
         "arn": arn,
+        "status": control_plane.status.name(),
         "version": version,
         "endpoint": endpoint,
         "certificateAuthority": certificate_authority,

@@ -3,7 +3,7 @@
 use super::facts::Keys;
 use super::policy::Asker;
 use crate::cloud::Cloud;
-use crate::cloud::identity::Session;
+use crate::cloud::identity::{Credentials, Session};
 use crate::error::ApiError;
 use crate::wire::{Call, Service};
 use jiff::Timestamp;
@@ -14,6 +14,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Principal,
     /// The ARN policies and refusals name; empty for nobody.
     pub(crate) arn: String,
+    /// What GetSessionToken gave a user, if the request is signed with that.
+    pub(crate) token: Option<Credentials>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,21 +32,22 @@ impl Caller {
     pub(crate) fn of(cloud: &Cloud, call: &Call) -> Self {
         let (account, key) = (&cloud.config.account, &call.sender.access_key_id);
         if key.is_empty() {
-            return Self { principal: Principal::Nobody, arn: String::new() };
+            return Self { principal: Principal::Nobody, arn: String::new(), token: None };
         }
-        match cloud.identity.session(key) {
-            Some(session) => Self::session(account, session.clone()),
-            None => Self::administrator(account, key),
+        match (cloud.identity.session(key), cloud.identity.user_tokens.get(key)) {
+            (Some(session), _) => Self::session(account, session.clone()),
+            (None, Some((user, token))) => Self { token: Some(token.clone()), ..Self::administrator(account, user) },
+            (None, None) => Self::administrator(account, key),
         }
     }
 
     pub(crate) fn administrator(account: &str, name: &str) -> Self {
-        Self { principal: Principal::Administrator, arn: format!("arn:aws:iam::{account}:user/{name}") }
+        Self { principal: Principal::Administrator, arn: format!("arn:aws:iam::{account}:user/{name}"), token: None }
     }
 
     fn session(account: &str, session: Session) -> Self {
         let arn = format!("arn:aws:sts::{account}:assumed-role/{}/{}", session.role_name, session.session_name);
-        Self { principal: Principal::Session(Box::new(session)), arn }
+        Self { principal: Principal::Session(Box::new(session)), arn, token: None }
     }
 
     /// The unique id that GetCallerIdentity and `aws:userid` give.
@@ -70,19 +73,16 @@ impl Caller {
     // MissingAuthenticationToken); assumed: that an unknown key beginning with ASIA is refused, for only STS issues those,
     // while any other unknown key is the administrator's.
     pub(crate) fn check_credentials(&self, now: Timestamp, call: &Call) -> Result<(), ApiError> {
+        if let Some(token) = &self.token {
+            return check_token(token, now, call);
+        }
         match &self.principal {
             Principal::Nobody => Err(missing_token(call.service)),
             Principal::Administrator if call.sender.access_key_id.starts_with("ASIA") => {
                 Err(invalid_token(call.service))
             }
             Principal::Administrator => Ok(()),
-            Principal::Session(session) if session.credentials.expires_at <= now => Err(expired_token(call.service)),
-            Principal::Session(session)
-                if call.sender.security_token.as_ref() != Some(&session.credentials.session_token) =>
-            {
-                Err(invalid_token(call.service))
-            }
-            Principal::Session(_) => Ok(()),
+            Principal::Session(session) => check_token(&session.credentials, now, call),
         }
     }
 
@@ -129,6 +129,17 @@ impl Caller {
             }
         }
         keys
+    }
+}
+
+/// Refuses temporary credentials that have expired, and those without their token.
+fn check_token(token: &Credentials, now: Timestamp, call: &Call) -> Result<(), ApiError> {
+    if token.expires_at <= now {
+        return Err(expired_token(call.service));
+    }
+    match call.sender.security_token.as_ref() == Some(&token.session_token) {
+        true => Ok(()),
+        false => Err(invalid_token(call.service)),
     }
 }
 

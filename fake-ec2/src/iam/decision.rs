@@ -105,7 +105,7 @@ fn account(cloud: &Cloud) -> Asker {
 
 fn queue_policy(cloud: &Cloud, arn: &str) -> Option<Policy> {
     let name = arn.strip_prefix("arn:aws:sqs:")?.rsplit(':').next()?;
-    let text = cloud.queues.get(name)?.attributes.get("Policy")?;
+    let text = cloud.queues.get(name)?.settings.texts.get("Policy")?;
     Policy::parse(text, Kind::Resource).ok()
 }
 

@@ -105,7 +105,7 @@ mod tests {
 
     fn told(service: Service, action: &str, resource: &str, reason: Reason) -> (u16, String, String) {
         let arn = "arn:aws:sts::123456789012:assumed-role/karpenter/session".to_owned();
-        let caller = Caller { principal: Principal::Administrator, arn };
+        let caller = Caller { principal: Principal::Administrator, arn, token: None };
         let mut own = Keys::default();
         own.set("aws:RequestTag/team", "a");
         let facts = Facts { own: &own, common: &Keys::default() };

@@ -21,17 +21,12 @@ pub(crate) fn respond(protocol: Protocol, request_id: &str, error: &ApiError) ->
         Protocol::Query => format!(
             "<ErrorResponse><Error><Type>{}</Type><Code>{code}</Code><Message>{}</Message></Error><RequestId>{request_id}\
              </RequestId></ErrorResponse>",
-            if error.status < 500 { "Sender" } else { "Receiver" },
+            fault(error),
             escaped(message)
         ),
         Protocol::Json10 => {
             // SQS names errors twice: the modelled type, and the code of its older query protocol in a header.
-            let legacy = match code.as_ref() {
-                "QueueDoesNotExist" => "AWS.SimpleQueueService.NonExistentQueue",
-                "QueueNameExists" => "QueueAlreadyExists",
-                other => other,
-            };
-            response = response.header("x-amzn-query-error", format!("{legacy};Sender"));
+            response = response.header("x-amzn-query-error", format!("{};{}", query_code(code), fault(error)));
             serde_json::json!({"__type": format!("com.amazonaws.sqs#{code}"), "message": message}).to_string()
         }
         Protocol::Json11 => serde_json::json!({"__type": code, "message": message}).to_string(),
@@ -47,6 +42,30 @@ pub(crate) fn respond(protocol: Protocol, request_id: &str, error: &ApiError) ->
         *fallback.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
         fallback
     })
+}
+
+/// Whose fault it is.
+fn fault(error: &ApiError) -> &'static str {
+    if error.status < 500 { "Sender" } else { "Receiver" }
+}
+
+/// What SQS's older query protocol calls an error.
+// fidelity: documented(the model of SQS in the AWS SDKs: awsQueryError of each error)
+pub(crate) fn query_code(code: &str) -> &str {
+    match code {
+        "BatchEntryIdsNotDistinct" => "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
+        "BatchRequestTooLong" => "AWS.SimpleQueueService.BatchRequestTooLong",
+        "EmptyBatchRequest" => "AWS.SimpleQueueService.EmptyBatchRequest",
+        "InvalidBatchEntryId" => "AWS.SimpleQueueService.InvalidBatchEntryId",
+        "MessageNotInflight" => "AWS.SimpleQueueService.MessageNotInflight",
+        "PurgeQueueInProgress" => "AWS.SimpleQueueService.PurgeQueueInProgress",
+        "QueueDeletedRecently" => "AWS.SimpleQueueService.QueueDeletedRecently",
+        "QueueDoesNotExist" => "AWS.SimpleQueueService.NonExistentQueue",
+        "QueueNameExists" => "QueueAlreadyExists",
+        "TooManyEntriesInBatchRequest" => "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+        "UnsupportedOperation" => "AWS.SimpleQueueService.UnsupportedOperation",
+        other => other,
+    }
 }
 
 fn escaped(text: &str) -> String {

@@ -176,13 +176,13 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     if let Some(target) = header(headers, "x-amz-target") {
         return read_json(target, request.body(), sender);
     }
-    if request.uri().path().starts_with("/clusters") {
+    if ["/clusters", "/tags/", "/access-policies"].iter().any(|prefix| request.uri().path().starts_with(prefix)) {
         return read_rest(request, sender);
     }
     // EC2 and the query services also take GET with the form in the query string.
     let text =
         if request.body().is_empty() { request.uri().query().unwrap_or_default().as_bytes() } else { request.body() };
-    let form = Form::parse(text);
+    let mut form = Form::parse(text);
     let service = scope.and_then(Service::by_name).or_else(|| form.peek("Version").and_then(Service::by_version));
     let protocol = if matches!(service, None | Some(Service::Ec2)) { Protocol::Ec2Query } else { Protocol::Query };
     let Some(action) = form.peek("Action").map(str::to_owned) else {
@@ -193,6 +193,10 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
         let error = ApiError::client("NoSuchVersion", "The requested version is not supported.");
         return Err(Unreadable { protocol, error });
     };
+    // fidelity: documented(SQS Developer Guide, Making Query API requests: requests are sent to the queue's URL)
+    if service == Service::Sqs && request.uri().path().matches('/').count() == 2 {
+        form.supply("QueueUrl", request.uri().path());
+    }
     Ok(Call { service, protocol, action, sender, payload: Payload::Form(form) })
 }
 
@@ -248,6 +252,30 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         (&Method::DELETE, ["clusters", name, "pod-identity-associations", id]) => {
             ("DeletePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
         }
+        (&Method::POST, ["clusters", name, "pod-identity-associations", id]) => {
+            ("UpdatePodIdentityAssociation", &[("name", *name), ("associationId", *id)])
+        }
+        (&Method::POST, ["clusters"]) => ("CreateCluster", &[]),
+        (&Method::DELETE, ["clusters", name]) => ("DeleteCluster", &[("name", *name)]),
+        (&Method::POST, ["clusters", name, "update-config"]) => ("UpdateClusterConfig", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "updates"]) => ("ListUpdates", &[("name", *name)]),
+        (&Method::GET, ["clusters", name, "updates", id]) => ("DescribeUpdate", &[("name", *name), ("updateId", *id)]),
+        (&Method::POST, ["clusters", name, "access-entries", principal]) => {
+            ("UpdateAccessEntry", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::GET, ["clusters", name, "access-entries", principal, "access-policies"]) => {
+            ("ListAssociatedAccessPolicies", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::POST, ["clusters", name, "access-entries", principal, "access-policies"]) => {
+            ("AssociateAccessPolicy", &[("name", *name), ("principalArn", *principal)])
+        }
+        (&Method::DELETE, ["clusters", name, "access-entries", principal, "access-policies", policy]) => {
+            ("DisassociateAccessPolicy", &[("name", *name), ("principalArn", *principal), ("policyArn", *policy)])
+        }
+        (&Method::GET, ["access-policies"]) => ("ListAccessPolicies", &[]),
+        (&Method::GET, ["tags", arn]) => ("ListTagsForResource", &[("resourceArn", *arn)]),
+        (&Method::POST, ["tags", arn]) => ("TagResource", &[("resourceArn", *arn)]),
+        (&Method::DELETE, ["tags", arn]) => ("UntagResource", &[("resourceArn", *arn)]),
         (&Method::POST, ["clusters", name, "assume-role-for-pod-identity"]) => {
             ("AssumeRoleForPodIdentity", &[("name", *name)])
         }
@@ -261,7 +289,13 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
         },
     };
     for (key, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
-        document.insert(key.into_owned(), Value::String(value.into_owned()));
+        let value = Value::String(value.into_owned());
+        // The one list among the parameters of a query.
+        let values = (key == "tagKeys").then(|| document.entry("tagKeys").or_insert_with(|| Value::Array(Vec::new())));
+        match values.and_then(Value::as_array_mut) {
+            Some(values) => values.push(value),
+            None => drop(document.insert(key.into_owned(), value)),
+        }
     }
     for (key, value) in names {
         document.insert((*key).to_owned(), Value::String((*value).to_owned()));

@@ -33,6 +33,11 @@ impl Form {
         self.0.keys().map(String::as_str)
     }
 
+    /// Adds a parameter that came another way, unless it is there.
+    pub(crate) fn supply(&mut self, name: &str, value: &str) {
+        self.0.entry(name.to_owned()).or_insert_with(|| (value.to_owned(), AtomicBool::new(false)));
+    }
+
     /// A copy of which nothing has been read.
     pub(crate) fn unread(&self) -> Self {
         Self(self.0.iter().map(|(key, (value, _))| (key.clone(), (value.clone(), AtomicBool::new(false)))).collect())

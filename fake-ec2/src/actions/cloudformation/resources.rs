@@ -122,7 +122,12 @@ pub(super) fn delete(cloud: &mut Cloud, context: &Context<'_>, resource: &StackR
             cloud.identity.oidc_providers.remove(id);
             Ok(())
         }
-        "AWS::SQS::Queue" => queue_call(cloud, context, "DeleteQueue", json!({"QueueUrl": id})).map(drop),
+        "AWS::SQS::Queue" => {
+            queue_call(cloud, context, "DeleteQueue", json!({"QueueUrl": id}))?;
+            // The minute after which a name is free again is part of deleting a stack, which takes no time here.
+            cloud.deleted_queues.remove(id.rsplit('/').next().unwrap_or_default());
+            Ok(())
+        }
         "AWS::SQS::QueuePolicy" => set_queue_policies(cloud, context, &texts(properties, "Queues"), ""),
         "AWS::Events::Rule" => delete_rule(cloud, context, id, properties),
         "AWS::EKS::AccessEntry" => {
@@ -191,7 +196,7 @@ fn put_managed_policy(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<
     let kept = wanted.old.filter(|old| old.physical_id == arn);
     if kept.is_some() && cloud.identity.policies.contains_key(&arn) {
         let policy = Policy::parse(&document, Kind::Identity)?;
-        cloud.identity.policies.entry(arn.clone()).and_modify(|known| known.policy = policy);
+        cloud.replace_policy(context.now, &arn, policy);
     } else {
         let description = properties.get("Description").map(scalar).unwrap_or_default();
         cloud.create_policy(context.now, NewPolicy { name, path, document, description, tags: Tags::new() })?;

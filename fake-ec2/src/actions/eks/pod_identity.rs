@@ -1,12 +1,13 @@
 //! Pod identity: which role the pods of a service account have, and credentials for it.
 
-use super::cluster;
+use super::{cluster, page_of, with_next};
 use crate::actions::{Context, open_session, string_map, text};
 use crate::cloud::Cloud;
 use crate::cloud::identity::{Cluster, PodIdentityAssociation};
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
 use crate::iam::web_identity;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub(super) fn create(cloud: &mut Cloud, context: &Context<'_>, name: &str, input
         service_account,
         role_arn,
         created_at: context.now,
+        modified_at: context.now,
         tags: string_map(input, "tags"),
     };
     let answer = json!({"association": describe(name, &association)});
@@ -57,7 +59,27 @@ pub(super) fn list(cloud: &Cloud, name: &str, input: &Value) -> Result<Value, Ap
         json!({"clusterName": name, "namespace": known.namespace, "serviceAccount": known.service_account,
                "associationArn": known.arn, "associationId": known.id})
     };
-    Ok(json!({"associations": chosen.map(summary).collect::<Vec<_>>()}))
+    let paged = page_of(input)?.cut(chosen, |known| known.id.clone());
+    let summaries: Vec<Value> = paged.items.into_iter().map(summary).collect();
+    Ok(with_next(json!({"associations": summaries}), paged.next))
+}
+
+/// Gives the pods of the service account another role.
+// fidelity: documented(EKS API Reference, UpdatePodIdentityAssociation: something has to change; neither namespace nor service
+// account can)
+pub(super) fn update(cloud: &mut Cloud, now: Timestamp, name: &str, input: &Value) -> Result<Value, ApiError> {
+    by_id(cloud, name, input)?;
+    let refuse = |message: String| Err(ApiError::client("InvalidParameterException", message));
+    let Some(role_arn) = text(input, "roleArn") else { return refuse("roleArn is required".into()) };
+    if !cloud.identity.roles.values().any(|role| role.arn == role_arn) {
+        return refuse(format!("Role provided in the request does not exist: {role_arn}"));
+    }
+    let id = text(input, "associationId").unwrap_or_default();
+    let association = cloud.clusters.get_mut(name).and_then(|cluster| cluster.pod_identity_associations.get_mut(id));
+    let association = association.expect("looked up above");
+    role_arn.clone_into(&mut association.role_arn);
+    association.modified_at = now;
+    Ok(json!({"association": describe(name, association)}))
 }
 
 pub(super) fn describe_one(cloud: &Cloud, name: &str, input: &Value) -> Result<Value, ApiError> {
@@ -154,7 +176,8 @@ fn by_id<'a>(cloud: &'a Cloud, name: &str, input: &Value) -> Result<&'a PodIdent
 }
 
 fn describe(cluster: &str, association: &PodIdentityAssociation) -> Value {
-    let PodIdentityAssociation { id, arn, namespace, service_account, role_arn, created_at, tags } = association;
+    let PodIdentityAssociation { id, arn, namespace, service_account, role_arn, created_at, modified_at, tags } =
+        association;
     json!({
         "clusterName": cluster,
         "namespace": namespace,
@@ -164,6 +187,6 @@ fn describe(cluster: &str, association: &PodIdentityAssociation) -> Value {
         "associationId": id,
         "tags": tags,
         "createdAt": created_at.as_second(),
-        "modifiedAt": created_at.as_second(),
+        "modifiedAt": modified_at.as_second(),
     })
 }

@@ -4,14 +4,15 @@
 
 mod policies;
 mod providers;
+mod tags;
 
 use super::{Context, unknown_action};
 use crate::cloud::Cloud;
 use crate::cloud::identity::{Identity, InstanceProfile, Role};
-use crate::cloud::roles::NewRole;
+use crate::cloud::roles::{AWS_POLICIES, NewRole, SESSION_S};
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
-use crate::wire::pagination::{Bounds, Page};
+use crate::wire::pagination::{Bounds, Page, Paged};
 use crate::wire::query::Query;
 use crate::wire::xml::{Xml, timestamp};
 use crate::wire::{Reply, Service};
@@ -51,12 +52,16 @@ pub(super) fn perform(
             cloud.identity.role(&role)?;
             list_instance_profiles(cloud, query, &mut xml, |profile| profile.role.as_deref() == Some(&role))?;
         }
-        "TagInstanceProfile" => {
-            let name = query.required("InstanceProfileName")?.to_owned();
-            let added = query.tags("Tags.member")?;
+        "TagInstanceProfile" | "TagRole" | "TagPolicy" | "TagOpenIDConnectProvider" => tags::add(cloud, action, query)?,
+        "UntagInstanceProfile" | "UntagRole" | "UntagPolicy" | "UntagOpenIDConnectProvider" => {
+            tags::remove(cloud, action, query)?;
+        }
+        "ListInstanceProfileTags" | "ListRoleTags" | "ListPolicyTags" | "ListOpenIDConnectProviderTags" => {
+            tags::list(cloud, action, query, &mut xml)?;
+        }
+        "GetAccountSummary" => {
             finish(query)?;
-            cloud.identity.profile(&name)?;
-            cloud.identity.profiles.entry(name).and_modify(|profile| profile.tags.extend(added));
+            write_summary(&mut xml, cloud);
         }
         "CreateRole" => create_role(cloud, now, query, &mut xml)?,
         "GetRole" => {
@@ -65,12 +70,7 @@ pub(super) fn perform(
             let role = cloud.identity.role(name)?;
             xml.element("Role", |xml| write_role(xml, role));
         }
-        "ListRoles" => {
-            query.ignore(&["PathPrefix", "MaxItems", "Marker"]);
-            finish(query)?;
-            xml.list_of("Roles", "member", cloud.identity.roles.values(), write_role);
-            xml.value("IsTruncated", false);
-        }
+        "ListRoles" => list_roles(cloud, query, &mut xml)?,
         "DeleteRole" => {
             let name = query.required("RoleName")?;
             finish(query)?;
@@ -81,21 +81,23 @@ pub(super) fn perform(
             finish(query)?;
             cloud.update_trust_policy(name, document)?;
         }
-        "TagRole" => {
-            let (name, added) = (query.required("RoleName")?, query.tags("Tags.member")?);
-            finish(query)?;
-            cloud.role_mut(name)?.tags.extend(added);
-        }
-        "UntagRole" => {
-            let (name, removed) = (query.required("RoleName")?, query.list("TagKeys.member"));
-            finish(query)?;
-            cloud.role_mut(name)?.tags.retain(|key, _| !removed.contains(&key.as_str()));
-        }
+        "UpdateRole" | "UpdateRoleDescription" => update_role(cloud, action, query, &mut xml)?,
         "CreateServiceLinkedRole" => create_service_linked_role(cloud, now, query, &mut xml)?,
         "CreatePolicy" => policies::create_policy(cloud, now, query, &mut xml)?,
         "GetPolicy" => policies::get_policy(cloud, query, &mut xml)?,
         "GetPolicyVersion" => policies::get_policy_version(cloud, query, &mut xml)?,
         "ListPolicies" => policies::list_policies(cloud, query, &mut xml)?,
+        "CreatePolicyVersion" => policies::create_policy_version(cloud, now, query, &mut xml)?,
+        "ListPolicyVersions" => policies::list_policy_versions(cloud, query, &mut xml)?,
+        "ListEntitiesForPolicy" => policies::list_entities(cloud, query, &mut xml)?,
+        "DeletePolicyVersion" | "SetDefaultPolicyVersion" => {
+            let (arn, version) = (query.required("PolicyArn")?, query.required("VersionId")?);
+            finish(query)?;
+            match action {
+                "DeletePolicyVersion" => cloud.delete_policy_version(arn, version)?,
+                _ => cloud.set_default_policy_version(now, arn, version)?,
+            }
+        }
         "DeletePolicy" => {
             let arn = query.required("PolicyArn")?;
             finish(query)?;
@@ -167,18 +169,114 @@ fn list_instance_profiles(
     wanted: impl Fn(&InstanceProfile) -> bool,
 ) -> Result<(), ApiError> {
     let prefix = query.text("PathPrefix").unwrap_or("/").to_owned();
-    let page =
-        Page::new(query.number("MaxItems")?, query.text("Marker"), Bounds { minimum: 1, maximum: 1000, default: 100 })?;
+    let page = page(query)?;
     finish(query)?;
     let chosen =
         cloud.identity.profiles.values().filter(|profile| profile.path.starts_with(&prefix) && wanted(profile));
     let paged = page.cut(chosen, |profile| profile.name.clone());
-    xml.value("IsTruncated", paged.next.is_some());
     xml.open("InstanceProfiles");
     paged.items.iter().for_each(|profile| write_profile(xml, "member", &cloud.identity, profile));
     xml.close("InstanceProfiles");
-    xml.optional("Marker", paged.next);
+    write_rest(xml, paged.next);
     Ok(())
+}
+
+fn list_roles(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
+    let prefix = query.text("PathPrefix").unwrap_or("/");
+    let page = page(query)?;
+    finish(query)?;
+    let roles = cloud.identity.roles.values().filter(|role| role.path.starts_with(prefix));
+    write_page(xml, "Roles", page.cut(roles, |role| role.name.clone()), write_role);
+    Ok(())
+}
+
+/// The page that a list is asked for.
+// fidelity: documented(IAM API Reference: MaxItems of 1 to 1,000, 100 by default, Marker); assumed: wording
+fn page(query: &Query<'_>) -> Result<Page, ApiError> {
+    let size: Option<i64> = query.number("MaxItems").map_err(|error| validation(&error.message))?;
+    let bounds = Bounds { minimum: 1, maximum: 1000, default: 100 };
+    Page::new(size, query.text("Marker"), bounds).map_err(|error| match error.code.as_ref() {
+        "InvalidNextToken" => ApiError::client("InvalidInput", "The specified Marker is not valid."),
+        _ => validation(&error.message.replace("maxResults", "maxItems")),
+    })
+}
+
+fn write_page<T>(xml: &mut Xml, name: &str, paged: Paged<T>, write: impl FnMut(&mut Xml, T)) {
+    xml.list_of(name, "member", paged.items, write);
+    write_rest(xml, paged.next);
+}
+
+/// Whether there is more, and what to ask for it with.
+fn write_rest(xml: &mut Xml, next: Option<String>) {
+    xml.value("IsTruncated", next.is_some());
+    xml.optional("Marker", next);
+}
+
+fn validation(message: &str) -> ApiError {
+    ApiError::client("ValidationError", message)
+}
+
+// fidelity: documented(IAM API Reference, CreateRole and UpdateRole: a description of at most 1,000 characters, sessions of one
+// to twelve hours)
+fn role_options(query: &Query<'_>) -> Result<(Option<String>, Option<u64>), ApiError> {
+    let (description, seconds) = (query.owned("Description"), query.number::<u64>("MaxSessionDuration")?);
+    if description.as_ref().is_some_and(|text| text.chars().count() > 1000) {
+        return Err(validation(
+            "1 validation error detected: Value at 'description' failed to satisfy constraint: Member must have length less than or equal to 1000",
+        ));
+    }
+    match seconds {
+        Some(seconds) if !(3600..=43_200).contains(&seconds) => Err(validation(&format!(
+            "1 validation error detected: Value '{seconds}' at 'maxSessionDuration' failed to satisfy constraint: Member must have value between 3600 and 43200"
+        ))),
+        _ => Ok((description, seconds)),
+    }
+}
+
+/// What is left out of UpdateRole is reset.
+// fidelity: documented(IAM API Reference, UpdateRole: without MaxSessionDuration the default of one hour is applied)
+fn update_role(cloud: &mut Cloud, action: &str, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
+    let name = query.required("RoleName")?;
+    let (description, seconds) = role_options(query)?;
+    finish(query)?;
+    let role = cloud.role_mut(name)?;
+    if let Some(description) = description {
+        role.description = description;
+    }
+    if action == "UpdateRole" {
+        role.max_session_s = seconds.unwrap_or(SESSION_S);
+    } else {
+        xml.element("Role", |xml| write_role(xml, role));
+    }
+    Ok(())
+}
+
+// fidelity: documented(IAM User Guide, IAM and STS quotas: the defaults); assumed: the members without which tools do well are
+/// left out
+fn write_summary(xml: &mut Xml, cloud: &Cloud) {
+    let identity = &cloud.identity;
+    let own = identity.policies.keys().filter(|arn| !arn.starts_with(AWS_POLICIES));
+    let versions = identity.policies.values().filter(|policy| !policy.arn.starts_with(AWS_POLICIES));
+    let entries = [
+        ("AttachedPoliciesPerRoleQuota", 10),
+        ("InstanceProfiles", identity.profiles.len()),
+        ("InstanceProfilesQuota", 1000),
+        ("Policies", own.count()),
+        ("PoliciesQuota", 1500),
+        ("PolicyVersionsInUse", versions.map(|policy| policy.versions.len()).sum()),
+        ("Providers", identity.oidc_providers.len()),
+        ("Roles", identity.roles.len()),
+        ("RolesQuota", 1000),
+        ("VersionsPerPolicyQuota", 5),
+    ];
+    xml.open("SummaryMap");
+    for (key, value) in entries {
+        xml.element("entry", |xml| {
+            xml.text("key", key);
+            xml.value("value", value);
+        });
+    }
+    xml.close("SummaryMap");
 }
 
 fn create_role(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
@@ -188,9 +286,13 @@ fn create_role(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, xml: &mut X
         trust_policy: query.required("AssumeRolePolicyDocument")?.to_owned(),
         tags: query.tags("Tags.member")?,
     };
-    query.ignore(&["Description", "MaxSessionDuration", "PermissionsBoundary"]);
+    let (description, seconds) = role_options(query)?;
+    query.ignore(&["PermissionsBoundary"]);
     finish(query)?;
-    let role = cloud.create_role(now, new)?;
+    let name = cloud.create_role(now, new)?.name.clone();
+    let role = cloud.role_mut(&name)?;
+    role.description = description.unwrap_or_default();
+    role.max_session_s = seconds.unwrap_or(SESSION_S);
     xml.element("Role", |xml| write_role(xml, role));
     Ok(())
 }
@@ -249,6 +351,8 @@ fn write_role(xml: &mut Xml, role: &Role) {
     xml.text("Arn", &role.arn);
     xml.text("CreateDate", timestamp(role.created_at));
     xml.text("AssumeRolePolicyDocument", encoded(&role.trust_policy));
+    xml.optional("Description", Some(&role.description).filter(|text| !text.is_empty()));
+    xml.value("MaxSessionDuration", role.max_session_s);
     write_tags(xml, &role.tags);
 }
 

@@ -1,11 +1,10 @@
 //! Managed policies, and the policies of roles.
 
-use super::{encoded, finish, name, path, write_tags};
+use super::{encoded, finish, name, page, path, write_page, write_rest, write_tags};
 use crate::cloud::Cloud;
 use crate::cloud::identity::ManagedPolicy;
-use crate::cloud::roles::{AWS_POLICIES, NewPolicy, no_role_policy};
+use crate::cloud::roles::{AWS_POLICIES, NewPolicy, no_role_policy, version_number};
 use crate::error::ApiError;
-use crate::wire::pagination::{Bounds, Page};
 use crate::wire::query::Query;
 use crate::wire::xml::{Xml, timestamp};
 use jiff::Timestamp;
@@ -37,20 +36,63 @@ pub(super) fn get_policy(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Res
     Ok(())
 }
 
-/// There is one version of each policy.
 pub(super) fn get_policy_version(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let (arn, version) = (query.required("PolicyArn")?, query.required("VersionId")?);
     finish(query)?;
     let policy = cloud.managed_policy(arn)?;
-    if version != "v1" {
-        let message = format!("Policy {arn} version {version} does not exist or is not attachable.");
-        return Err(ApiError::new(404, "NoSuchEntity", message));
-    }
+    let number = version_number(policy, version)?;
     xml.element("PolicyVersion", |xml| {
-        xml.text("Document", encoded(&policy.policy.text));
-        xml.text("VersionId", "v1");
-        xml.value("IsDefaultVersion", true);
-        xml.text("CreateDate", timestamp(policy.created_at));
+        xml.text("Document", encoded(&policy.versions[&number].policy.text));
+        write_version(xml, policy, number);
+    });
+    Ok(())
+}
+
+pub(super) fn create_policy_version(
+    cloud: &mut Cloud,
+    now: Timestamp,
+    query: &Query<'_>,
+    xml: &mut Xml,
+) -> Result<(), ApiError> {
+    let (arn, document) = (query.required("PolicyArn")?, query.required("PolicyDocument")?);
+    let as_default = query.boolean("SetAsDefault")?.unwrap_or(false);
+    finish(query)?;
+    let number = cloud.create_policy_version(now, arn, document, as_default)?;
+    let policy = cloud.managed_policy(arn)?;
+    xml.element("PolicyVersion", |xml| write_version(xml, policy, number));
+    Ok(())
+}
+
+/// The newest first.
+pub(super) fn list_policy_versions(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
+    let policy = cloud.managed_policy(query.required("PolicyArn")?)?;
+    let page = page(query)?;
+    finish(query)?;
+    let key = |number: &u32| format!("{:010}", u32::MAX - number);
+    write_page(xml, "Versions", page.cut(policy.versions.keys().rev().copied(), key), |xml, number| {
+        write_version(xml, policy, number);
+    });
+    Ok(())
+}
+
+/// There are no users and no groups.
+pub(super) fn list_entities(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
+    let arn = query.required("PolicyArn")?;
+    cloud.managed_policy(arn)?;
+    let filter = query.text("EntityFilter");
+    let prefix = query.text("PathPrefix").unwrap_or("/");
+    // A boundary is not an attachment, and none is played here.
+    let boundaries = query.text("PolicyUsageFilter") == Some("PermissionsBoundary");
+    let page = page(query)?;
+    finish(query)?;
+    let wanted = !boundaries && matches!(filter, None | Some("Role"));
+    let roles = cloud.identity.roles.values();
+    let attached = roles.filter(|role| wanted && role.attached_policies.contains(arn) && role.path.starts_with(prefix));
+    xml.list_of("PolicyGroups", "member", [(); 0], |_, ()| {});
+    xml.list_of("PolicyUsers", "member", [(); 0], |_, ()| {});
+    write_page(xml, "PolicyRoles", page.cut(attached, |role| role.name.clone()), |xml, role| {
+        xml.text("RoleName", &role.name);
+        xml.text("RoleId", &role.id);
     });
     Ok(())
 }
@@ -60,8 +102,7 @@ pub(super) fn list_policies(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> 
     let attached_alone = query.boolean("OnlyAttached")?.unwrap_or(false);
     let prefix = query.text("PathPrefix").unwrap_or("/").to_owned();
     query.ignore(&["PolicyUsageFilter"]);
-    let page =
-        Page::new(query.number("MaxItems")?, query.text("Marker"), Bounds { minimum: 1, maximum: 1000, default: 100 })?;
+    let page = page(query)?;
     finish(query)?;
     let wanted = |policy: &&ManagedPolicy| {
         let by_aws = policy.arn.starts_with(AWS_POLICIES);
@@ -70,9 +111,7 @@ pub(super) fn list_policies(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> 
             && (!attached_alone || cloud.attachments(&policy.arn) > 0)
     };
     let paged = page.cut(cloud.identity.policies.values().filter(wanted), |policy| policy.arn.clone());
-    xml.value("IsTruncated", paged.next.is_some());
-    xml.list_of("Policies", "member", paged.items, |xml, policy| write_policy(xml, cloud, policy));
-    xml.optional("Marker", paged.next);
+    write_page(xml, "Policies", paged, |xml, policy| write_policy(xml, cloud, policy));
     Ok(())
 }
 
@@ -87,14 +126,15 @@ pub(super) fn change_attachment(cloud: &mut Cloud, action: &str, query: &Query<'
 
 pub(super) fn list_attached(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let role = query.required("RoleName")?;
-    query.ignore(&["PathPrefix", "MaxItems", "Marker"]);
+    let prefix = query.text("PathPrefix").unwrap_or("/");
+    let page = page(query)?;
     finish(query)?;
-    let attached = cloud.identity.role(role)?.attached_policies.iter();
-    xml.list_of("AttachedPolicies", "member", attached, |xml, arn| {
+    let under = |arn: &&String| cloud.identity.policies.get(*arn).is_none_or(|policy| policy.path.starts_with(prefix));
+    let attached = cloud.identity.role(role)?.attached_policies.iter().filter(under);
+    write_page(xml, "AttachedPolicies", page.cut(attached, |arn| (*arn).clone()), |xml, arn| {
         xml.text("PolicyName", arn.rsplit('/').next().unwrap_or(arn));
         xml.text("PolicyArn", arn);
     });
-    xml.value("IsTruncated", false);
     Ok(())
 }
 
@@ -123,26 +163,44 @@ pub(super) fn delete_role_policy(cloud: &mut Cloud, query: &Query<'_>) -> Result
 
 pub(super) fn list_role_policies(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let role = query.required("RoleName")?;
-    query.ignore(&["MaxItems", "Marker"]);
+    let page = page(query)?;
     finish(query)?;
-    let names = cloud.identity.role(role)?.inline_policies.keys();
-    xml.element("PolicyNames", |xml| names.for_each(|name| xml.text("member", name)));
-    xml.value("IsTruncated", false);
+    let paged = page.cut(cloud.identity.role(role)?.inline_policies.keys(), |name| (*name).clone());
+    xml.element("PolicyNames", |xml| paged.items.iter().for_each(|name| xml.text("member", name)));
+    write_rest(xml, paged.next);
     Ok(())
 }
 
+fn write_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32) {
+    xml.text("VersionId", format!("v{number}"));
+    xml.value("IsDefaultVersion", number == policy.default_version);
+    xml.text("CreateDate", timestamp(policy.versions[&number].created_at));
+}
+
 fn write_policy(xml: &mut Xml, cloud: &Cloud, policy: &ManagedPolicy) {
-    let ManagedPolicy { id, name, path, arn, description, created_at, policy: _, tags } = policy;
+    let ManagedPolicy {
+        id,
+        name,
+        path,
+        arn,
+        description,
+        created_at,
+        updated_at,
+        versions: _,
+        default_version,
+        newest_version: _,
+        tags,
+    } = policy;
     xml.text("PolicyName", name);
     xml.text("PolicyId", id);
     xml.text("Arn", arn);
     xml.text("Path", path);
-    xml.text("DefaultVersionId", "v1");
+    xml.text("DefaultVersionId", format!("v{default_version}"));
     xml.value("AttachmentCount", cloud.attachments(arn));
     xml.value("PermissionsBoundaryUsageCount", 0);
     xml.value("IsAttachable", true);
     xml.optional("Description", Some(description).filter(|text| !text.is_empty()));
     xml.text("CreateDate", timestamp(*created_at));
-    xml.text("UpdateDate", timestamp(*created_at));
+    xml.text("UpdateDate", timestamp(*updated_at));
     write_tags(xml, tags);
 }
