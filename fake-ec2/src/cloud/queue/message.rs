@@ -143,8 +143,7 @@ impl Message {
         }
     }
 
-    // fidelity: documented(SQS API Reference, SendMessage: MessageDeduplicationId is for FIFO queues); observed(2026-08):
-    // wording
+    // fidelity: documented(SQS API Reference, SendMessage: MessageDeduplicationId is for FIFO queues); assumed: wording
     pub(super) fn refuse_deduplication(&self) -> Result<(), ApiError> {
         match self.extras().and_then(|extras| extras.deduplication_id.as_ref()) {
             None => Ok(()),
