@@ -90,7 +90,7 @@ contract: build ## fake-kube beside a genuine control plane: request sequences, 
 	$(TRYSQUARE) contract
 
 ##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
-.PHONY: clients guide kubectl-test clients-test report-test
+.PHONY: clients guide kubectl-test clients-test bench-fake-ec2 report-test
 clients: ## Make kubectl, the AWS CLI and boto3, once, and print where they are
 	tools/clients.sh
 
@@ -103,6 +103,10 @@ kubectl-test: first-build ## fake-kube as kubectl sees it: the sessions of fake-
 clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 	PATH="$$(tools/clients.sh):$$PATH" FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 \
 		python3 -m pytest --quiet -p no:cacheprovider fake-ec2/tests/clients
+
+bench-fake-ec2: ## fake-ec2's requests per second beside moto_server's, its cost in a large account, start and memory; FORMAT=json for programs
+	@moto=$$(tools/python.sh "moto[server]==$(MOTO)")/moto_server; \
+	cargo bench --quiet --package fake-ec2 --bench requests -- --moto "$$moto" --format $(or $(FORMAT),text)
 
 report-test: build ## report.html and conformance.html against their JSON, in a browser
 	cd tools/browser && npm ci --no-audit --no-fund && TRYSQUARE=$(TRYSQUARE) node --test
