@@ -6,6 +6,9 @@ use http::Response;
 use jiff::Timestamp;
 use std::fmt::{Display, Write};
 
+/// More than what stands around an answer's members.
+const ENVELOPE_BYTES: usize = 512;
+
 /// A growing fragment of XML.
 #[derive(Default)]
 pub(crate) struct Xml(String);
@@ -51,7 +54,7 @@ impl Xml {
     }
 
     pub(crate) fn time(&mut self, name: &str, value: Timestamp) {
-        self.text(name, timestamp(value));
+        self.value(name, format_args!("{value:.3}"));
     }
 
     pub(crate) fn element(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
@@ -112,8 +115,11 @@ pub(crate) fn respond(
     request_id: &str,
     members: String,
 ) -> Response<Bytes> {
-    let body = match protocol {
-        Protocol::Ec2Query => format!(
+    // One copy into a text of the right size: answers can be megabytes.
+    let mut body = String::with_capacity(members.len() + ENVELOPE_BYTES);
+    let written = match protocol {
+        Protocol::Ec2Query => write!(
+            body,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">\
              <requestId>{request_id}</requestId>{members}</{action}Response>"
         ),
@@ -124,12 +130,14 @@ pub(crate) fn respond(
                 Service::Sqs => "http://queue.amazonaws.com/doc/2012-11-05/",
                 _ => "https://sts.amazonaws.com/doc/2011-06-15/",
             };
-            format!(
+            write!(
+                body,
                 "<{action}Response xmlns=\"{namespace}\"><{action}Result>{members}</{action}Result><ResponseMetadata>\
                  <RequestId>{request_id}</RequestId></ResponseMetadata></{action}Response>"
             )
         }
     };
+    written.expect("writing to a string cannot fail");
     Response::builder()
         .header("content-type", content_type(protocol))
         .header("x-amzn-requestid", request_id)

@@ -108,7 +108,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
     if instance.state != State::Terminated {
         xml.text("subnetId", &instance.subnet_id);
         xml.text("vpcId", &instance.vpc_id);
-        xml.text("privateIpAddress", instance.private_ip.to_string());
+        xml.value("privateIpAddress", instance.private_ip);
     }
     xml.value("sourceDestCheck", instance.source_dest_check);
     groups(xml, "groupSet", &instance.security_groups);
@@ -143,7 +143,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("subnetId", &interface.subnet_id);
         xml.text("vpcId", &instance.vpc_id);
         xml.text("status", "in-use");
-        xml.text("privateIpAddress", interface.private_ip.to_string());
+        xml.value("privateIpAddress", interface.private_ip);
         groups(xml, "groupSet", &interface.security_groups);
         xml.element("attachment", |xml| {
             xml.text("attachmentId", &interface.attachment_id);
