@@ -18,6 +18,11 @@ impl Xml {
         Self(String::new())
     }
 
+    /// For an answer whose size can be told: a text of megabytes that grows by doubling is copied twice.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(String::with_capacity(bytes))
+    }
+
     pub(crate) fn into_string(self) -> String {
         self.0
     }
@@ -145,8 +150,19 @@ pub(crate) fn respond(
         .expect("a response of constant parts is well-formed")
 }
 
+/// The bytes that cannot stand in XML as they are. A table: most of the time an answer takes goes by here.
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < special.len() {
+        special[byte] = byte < 0x20 || matches!(byte as u8, b'<' | b'>' | b'&' | b'"' | b'\'');
+        byte += 1;
+    }
+    special
+};
+
 pub(crate) fn escape(out: &mut String, text: &str) {
-    if !text.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'') || byte < 0x20) {
+    if !text.bytes().any(|byte| SPECIAL[usize::from(byte)]) {
         out.push_str(text);
         return;
     }

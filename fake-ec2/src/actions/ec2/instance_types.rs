@@ -83,6 +83,9 @@ const FILTERS: [(&str, &[&str]); 56] = [
     ("vcpu-info.valid-threads-per-core", &["vCpuInfo", "validThreadsPerCore", "item"]),
 ];
 
+/// What stands around the members of an item.
+const ITEM_BYTES: usize = "<item></item>".len();
+
 // fidelity: documented(EC2 API Reference, DescribeInstanceTypes: 5 to 100 results, 100 by default)
 pub(super) fn describe_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let (names, filters) = (query.list("InstanceType"), query.filters()?);
@@ -111,7 +114,7 @@ pub(super) fn describe_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> R
         .map(|offering| offering.instance_type)
         .filter(|own| filters.matches(None, |name, test| attribute(own, name, test)));
     let paged = page.cut(chosen, |own| own.name.to_owned());
-    let mut xml = Xml::new();
+    let mut xml = Xml::with_capacity(paged.items.iter().map(|own| own.xml.len() + ITEM_BYTES).sum());
     xml.list("instanceTypeSet", paged.items, |xml, own| xml.raw(own.xml));
     xml.optional("nextToken", paged.next);
     Ok(xml.into_string())
