@@ -10,7 +10,7 @@ import shapes
 ARGUMENTS = {
     "DescribeFleetHistory": lambda stage: {"FleetId": stage["fleet"], "StartTime": "2020-01-01T00:00:00Z"},
     "DescribeFleetInstances": lambda stage: {"FleetId": stage["fleet"]},
-    "DescribeImageAttribute": lambda stage: {"ImageId": stage["image"], "Attribute": "launchPermission"},
+    "DescribeImageAttribute": lambda stage: {"ImageId": stage["own image"], "Attribute": "launchPermission"},
     "DescribeInstanceAttribute": lambda stage: {"InstanceId": stage["instance"], "Attribute": "userData"},
     "DescribeLaunchTemplateVersions": lambda stage: {"LaunchTemplateId": stage["template"]},
     "DescribeNetworkInterfaceAttribute": lambda stage: {
@@ -99,6 +99,7 @@ def populate(cloud):
         "fleet": fleet["FleetId"],
         "image": cloud.image(),
         "instance": ids[0],
+        "own image": ec2.create_image(InstanceId=ids[0], Name="own")["ImageId"],
         "interface": whole["NetworkInterfaces"][0]["NetworkInterfaceId"],
         "template": template,
         "volume": whole["BlockDeviceMappings"][0]["Ebs"]["VolumeId"],
