@@ -47,7 +47,7 @@ impl Filters {
 
     /// Filters whose values are all meant literally, for whoever has an index.
     pub(crate) fn exact(&self) -> impl Iterator<Item = (&str, &[String])> {
-        let literal = |filter: &&Filter| !filter.values.iter().any(|value| value.contains(['*', '?', '\\']));
+        let literal = |filter: &&Filter| !filter.values.iter().any(|value| is_pattern(value));
         self.0.iter().filter(literal).map(|filter| (filter.name.as_str(), filter.values.as_slice()))
     }
 
@@ -66,10 +66,14 @@ impl Filters {
     }
 }
 
+fn is_pattern(value: &str) -> bool {
+    value.contains(['*', '?', '\\'])
+}
+
 /// `*` matches any text, `?` one character; a backslash takes the next character literally.
 // fidelity: documented(EC2 User Guide, Filter your resources: wildcards)
 pub(crate) fn wildcard(pattern: &str, value: &str) -> bool {
-    if !pattern.contains(['*', '?', '\\']) {
+    if !is_pattern(pattern) {
         return pattern == value;
     }
     let (pattern, value): (Vec<char>, Vec<char>) = (pattern.chars().collect(), value.chars().collect());

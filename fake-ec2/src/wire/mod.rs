@@ -3,6 +3,7 @@
 //! Protocols: EC2 query, IAM/STS/SQS query, JSON 1.0 (SQS), JSON 1.1 (SSM, Pricing, EventBridge), EKS REST. Signatures are
 //! not checked; the credential scope only names the service and the caller.
 
+mod endpoint;
 pub(crate) mod error;
 pub(crate) mod pagination;
 pub(crate) mod query;
@@ -109,6 +110,8 @@ pub(crate) struct Sender {
     pub(crate) user_agent: String,
     /// Whether it came over TLS, if whoever passes it on says so.
     pub(crate) secure_transport: Option<bool>,
+    /// Where it was sent, unless that is AWS's own name.
+    pub(crate) endpoint: Option<String>,
 }
 
 /// A request that has been understood as far as service and action.
@@ -169,6 +172,7 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
         security_token: header(headers, "x-amz-security-token").map(str::to_owned),
         user_agent: header(headers, "user-agent").unwrap_or_default().to_owned(),
         secure_transport: header(headers, "x-forwarded-proto").map(|scheme| scheme.eq_ignore_ascii_case("https")),
+        endpoint: endpoint::asked(headers),
     };
     if request.body().len() > MAX_BODY_BYTES {
         return Err(Unreadable::too_large());
@@ -306,14 +310,15 @@ fn read_rest(request: &Request<Bytes>, sender: Sender) -> Result<Call, Unreadabl
 }
 
 pub(crate) fn answer(call: &Call, request_id: &str, result: Result<Reply, ApiError>) -> Response<Bytes> {
+    let named = |answer| endpoint::name(call.sender.endpoint.as_deref(), call.service, &call.action, answer);
     match result {
-        Ok(Reply::Xml(members)) => xml::respond(call.protocol, call.service, &call.action, request_id, members),
+        Ok(Reply::Xml(members)) => xml::respond(call.protocol, call.service, &call.action, request_id, named(members)),
         Ok(Reply::Json(value)) => {
             let response = Response::builder()
                 .header("content-type", content_type(call.protocol))
                 .header("x-amzn-requestid", request_id)
                 // An operation without output answers an empty body in JSON protocols too; an object is accepted by all.
-                .body(Bytes::from(value.to_string()));
+                .body(Bytes::from(named(value.to_string())));
             response.expect("a response of constant parts is well-formed")
         }
         Err(error) => error::respond(call.protocol, request_id, &error),

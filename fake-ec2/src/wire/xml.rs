@@ -6,6 +6,9 @@ use http::Response;
 use jiff::Timestamp;
 use std::fmt::{Display, Write};
 
+/// More than what stands around an answer's members.
+const ENVELOPE_BYTES: usize = 512;
+
 /// A growing fragment of XML.
 #[derive(Default)]
 pub(crate) struct Xml(String);
@@ -13,6 +16,11 @@ pub(crate) struct Xml(String);
 impl Xml {
     pub(crate) fn new() -> Self {
         Self(String::new())
+    }
+
+    /// For an answer whose size can be told: a text of megabytes that grows by doubling is copied twice.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(String::with_capacity(bytes))
     }
 
     pub(crate) fn into_string(self) -> String {
@@ -51,7 +59,7 @@ impl Xml {
     }
 
     pub(crate) fn time(&mut self, name: &str, value: Timestamp) {
-        self.text(name, timestamp(value));
+        self.value(name, format_args!("{value:.3}"));
     }
 
     pub(crate) fn element(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
@@ -112,8 +120,11 @@ pub(crate) fn respond(
     request_id: &str,
     members: String,
 ) -> Response<Bytes> {
-    let body = match protocol {
-        Protocol::Ec2Query => format!(
+    // One copy into a text of the right size: answers can be megabytes.
+    let mut body = String::with_capacity(members.len() + ENVELOPE_BYTES);
+    let written = match protocol {
+        Protocol::Ec2Query => write!(
+            body,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">\
              <requestId>{request_id}</requestId>{members}</{action}Response>"
         ),
@@ -124,12 +135,14 @@ pub(crate) fn respond(
                 Service::Sqs => "http://queue.amazonaws.com/doc/2012-11-05/",
                 _ => "https://sts.amazonaws.com/doc/2011-06-15/",
             };
-            format!(
+            write!(
+                body,
                 "<{action}Response xmlns=\"{namespace}\"><{action}Result>{members}</{action}Result><ResponseMetadata>\
                  <RequestId>{request_id}</RequestId></ResponseMetadata></{action}Response>"
             )
         }
     };
+    written.expect("writing to a string cannot fail");
     Response::builder()
         .header("content-type", content_type(protocol))
         .header("x-amzn-requestid", request_id)
@@ -137,8 +150,19 @@ pub(crate) fn respond(
         .expect("a response of constant parts is well-formed")
 }
 
+/// The bytes that cannot stand in XML as they are. A table: most of the time an answer takes goes by here.
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < special.len() {
+        special[byte] = byte < 0x20 || matches!(byte as u8, b'<' | b'>' | b'&' | b'"' | b'\'');
+        byte += 1;
+    }
+    special
+};
+
 pub(crate) fn escape(out: &mut String, text: &str) {
-    if !text.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'') || byte < 0x20) {
+    if !text.bytes().any(|byte| SPECIAL[usize::from(byte)]) {
         out.push_str(text);
         return;
     }

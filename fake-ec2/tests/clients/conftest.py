@@ -10,6 +10,7 @@ import subprocess
 import boto3
 import botocore.config
 import pytest
+import shapes
 
 FAMILIES = "m5,c5,m6g,c7g,p5"
 
@@ -33,7 +34,7 @@ class Cloud:
         credentials = credentials or {}
         # No retries: a test is to see the first answer.
         config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=30)
-        return boto3.session.Session().client(
+        client = boto3.session.Session().client(
             service,
             endpoint_url=self.url,
             region_name=self.environment["AWS_REGION"],
@@ -43,6 +44,8 @@ class Cloud:
             config=config,
             **more,
         )
+        shapes.register(client)
+        return client
 
     def image(self):
         parameter = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"

@@ -184,7 +184,7 @@ pub(super) fn deregister_image(cloud: &mut Cloud, query: &Query<'_>) -> Result<S
     Ok(answer)
 }
 
-const FILTERS: [&str; 36] = [
+const FILTERS: [&str; 37] = [
     "architecture",
     "block-device-mapping.delete-on-termination",
     "block-device-mapping.device-name",
@@ -192,6 +192,7 @@ const FILTERS: [&str; 36] = [
     "block-device-mapping.snapshot-id",
     "block-device-mapping.volume-size",
     "block-device-mapping.volume-type",
+    "boot-mode",
     "creation-date",
     "description",
     "ena-support",
@@ -300,6 +301,7 @@ fn attribute(image: &Image, name: &str, test: Test<'_>) -> bool {
         "creation-date" => test(&timestamp(image.created_at)),
         "platform" => image.platform.as_deref().is_some_and(test),
         "description" => test(&image.description),
+        "boot-mode" => image.boot_mode.as_deref().is_some_and(test),
         "image-type" => test("machine"),
         "manifest-location" => test(&location(image)),
         "source-instance-id" => image.source_instance_id.as_deref().is_some_and(test),

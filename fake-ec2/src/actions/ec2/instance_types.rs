@@ -8,6 +8,7 @@ use crate::cloud::filter::Test;
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
+use std::collections::BTreeSet;
 
 /// Every filter, and where its values stand in the XML of a type.
 // fidelity: documented(EC2 API Reference, DescribeInstanceTypes: filters)
@@ -82,6 +83,9 @@ const FILTERS: [(&str, &[&str]); 56] = [
     ("vcpu-info.valid-threads-per-core", &["vCpuInfo", "validThreadsPerCore", "item"]),
 ];
 
+/// What stands around the members of an item.
+const ITEM_BYTES: usize = "<item></item>".len();
+
 // fidelity: documented(EC2 API Reference, DescribeInstanceTypes: 5 to 100 results, 100 by default)
 pub(super) fn describe_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let (names, filters) = (query.list("InstanceType"), query.filters()?);
@@ -101,15 +105,16 @@ pub(super) fn describe_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> R
         let message = format!("The following supplied instance types do not exist: [{}]", unknown.join(", "));
         return Err(ApiError::client("InvalidInstanceType", message));
     }
-    let chosen = cloud
-        .catalogue
-        .offerings()
-        .iter()
+    let named: BTreeSet<&str> = names.into_iter().collect();
+    let offered: Box<dyn Iterator<Item = &Offering>> = match named.is_empty() {
+        true => Box::new(cloud.catalogue.offerings().iter()),
+        false => Box::new(named.into_iter().filter_map(|name| cloud.catalogue.offering(name))),
+    };
+    let chosen = offered
         .map(|offering| offering.instance_type)
-        .filter(|own| names.is_empty() || names.contains(&own.name))
         .filter(|own| filters.matches(None, |name, test| attribute(own, name, test)));
     let paged = page.cut(chosen, |own| own.name.to_owned());
-    let mut xml = Xml::new();
+    let mut xml = Xml::with_capacity(paged.items.iter().map(|own| own.xml.len() + ITEM_BYTES).sum());
     xml.list("instanceTypeSet", paged.items, |xml, own| xml.raw(own.xml));
     xml.optional("nextToken", paged.next);
     Ok(xml.into_string())

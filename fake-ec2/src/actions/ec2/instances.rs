@@ -11,6 +11,9 @@ use crate::wire::xml::Xml;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What an instance takes in an answer, with some tags; only a guess of how much to set aside.
+const INSTANCE_BYTES: usize = 3_000;
+
 // fidelity: documented(EC2 API Reference, DescribeInstances)
 pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
     let (ids, filters) = (query.list("InstanceId"), query.filters()?);
@@ -31,7 +34,6 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
     let indexed = if cloud.sees_earlier_tags() { Filters::default() } else { filters.clone() };
     cloud.instances.refresh();
     let cloud = &*cloud;
-    let tags = |instance: &'_ Instance| cloud.seen_tags(now, &instance.id, &instance.tags).clone();
     let passes = |instance: &&Instance| {
         let tags = cloud.seen_tags(now, &instance.id, &instance.tags);
         instance.visible_at <= now
@@ -45,17 +47,20 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
         }
     };
     let paged = page.cut(candidates.filter(passes), |instance| instance.id.clone());
+    let bytes = paged.items.len() * INSTANCE_BYTES;
     let mut reservations: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
     for instance in paged.items {
         reservations.entry(&instance.reservation_id).or_default().push(instance);
     }
-    let mut xml = Xml::new();
+    let mut xml = Xml::with_capacity(bytes);
     xml.list("reservationSet", reservations, |xml, (id, instances)| {
         xml.text("reservationId", id);
         xml.text("ownerId", &account);
         xml.open("groupSet");
         xml.close("groupSet");
-        xml.list("instancesSet", instances, |xml, instance| write_seen_instance(xml, instance, &tags(instance)));
+        xml.list("instancesSet", instances, |xml, instance| {
+            write_seen_instance(xml, instance, cloud.seen_tags(now, &instance.id, &instance.tags));
+        });
     });
     xml.optional("nextToken", paged.next);
     Ok(xml.into_string())
@@ -108,7 +113,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
     if instance.state != State::Terminated {
         xml.text("subnetId", &instance.subnet_id);
         xml.text("vpcId", &instance.vpc_id);
-        xml.text("privateIpAddress", instance.private_ip.to_string());
+        xml.value("privateIpAddress", instance.private_ip);
     }
     xml.value("sourceDestCheck", instance.source_dest_check);
     groups(xml, "groupSet", &instance.security_groups);
@@ -143,7 +148,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("subnetId", &interface.subnet_id);
         xml.text("vpcId", &instance.vpc_id);
         xml.text("status", "in-use");
-        xml.text("privateIpAddress", interface.private_ip.to_string());
+        xml.value("privateIpAddress", interface.private_ip);
         groups(xml, "groupSet", &interface.security_groups);
         xml.element("attachment", |xml| {
             xml.text("attachmentId", &interface.attachment_id);

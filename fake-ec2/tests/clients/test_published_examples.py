@@ -1,0 +1,180 @@
+"""AWS's published examples, replayed: the request as published, but for what has to exist; the answer with every member that the
+published one has, of the same type, and with the same values where those are AWS's words.
+
+They are the files `examples-1.json` that botocore ships beside its service models, for the actions that a node autoscaler needs
+(docs/spec/karpenter-aws.md, section 12.1) and those around them. Where AWS publishes an example without an answer, as of
+RunInstances, test_shapes.py is what there is.
+"""
+
+import copy
+import datetime
+import json
+import urllib.request
+
+import botocore.loaders
+import conftest
+import pytest
+import test_shapes
+from botocore.utils import parse_timestamp
+
+# Members that are somebody's words, not AWS's, or a choice of those days: only their type is compared.
+NAMES = {"Arn", "AvailabilityZone", "CidrBlock", "CreatedBy", "Description", "ImageLocation", "InstanceType", "Key"}
+NAMES |= {"LaunchTemplateName", "Name", "OwnerId", "RootDeviceName", "SpotPrice", "Value", "VersionDescription", "Region"}
+NAMES |= {"DeviceName", "VolumeType", "InstanceProfileName", "RoleName", "AssumeRolePolicyDocument", "KeyName", "UserData"}
+NAMES |= {"Account", "Groups", "ProductDescription", "RegionName", "VirtualizationType", "ZoneName", "clusters"}
+
+
+class Example:
+    """One published example: what it is, what to change in its request, and what of its answer is not expected and why."""
+
+    def __init__(self, service, action, changes=None, absent=(), number=0):
+        self.service, self.action, self.number = service, action, number
+        self.changes, self.absent = changes or (lambda stage: {}), set(absent)
+
+    def published(self):
+        loader = botocore.loaders.Loader()
+        examples = loader.load_service_model(self.service, "examples-1")["examples"][self.action]
+        return copy.deepcopy(examples[self.number])
+
+
+# The published image is paravirtual, with a kernel of its own; the fake's images tell nothing of their snapshots.
+OLD_IMAGE = {"Images.KernelId", "Images.BlockDeviceMappings"}
+
+# In this order against one account: those that end something come last.
+EXAMPLES = [
+    Example("ec2", "CreateLaunchTemplate", lambda stage: {"LaunchTemplateData.ImageId": stage["image"]}),
+    Example("ec2", "CreateTags", lambda stage: {"Resources": [stage["instance"]]}),
+    Example("ec2", "DescribeAvailabilityZones"),
+    Example("ec2", "DescribeImages", lambda stage: {"ImageIds": [stage["image"]]}, OLD_IMAGE),
+    Example("ec2", "DescribeInstanceStatus", lambda stage: {"InstanceIds": [stage["instance"]]}),
+    Example("ec2", "DescribeLaunchTemplates", lambda stage: {"LaunchTemplateIds": [stage["template"]]}),
+    Example(
+        "ec2",
+        "DescribeLaunchTemplateVersions",
+        lambda stage: {"LaunchTemplateId": stage["template"]},
+        # The stage's template was made without a key pair, and names no subnet.
+        {
+            "LaunchTemplateVersions.LaunchTemplateData.KeyName",
+            "LaunchTemplateVersions.LaunchTemplateData.NetworkInterfaces.SubnetId",
+        },
+    ),
+    Example(
+        "ec2",
+        "DescribeSpotPriceHistory",
+        lambda stage: {"InstanceTypes": ["m5.large"], "StartTime": stage["now"], "EndTime": stage["now"]},
+    ),
+    Example("ec2", "DescribeSubnets", lambda stage: {"Filters": [{"Name": "vpc-id", "Values": [stage["vpc"]]}]}),
+    Example(
+        "ec2",
+        "DescribeTags",
+        lambda stage: {"Filters": [{"Name": "resource-id", "Values": [stage["instance"]]}]},
+    ),
+    Example("iam", "CreateInstanceProfile"),
+    Example("iam", "GetInstanceProfile", lambda stage: {"InstanceProfileName": stage["profile"]}),
+    Example(
+        "iam",
+        "GetRole",
+        lambda stage: {"RoleName": stage["role"]},
+        # How long sessions may be, and when there was one, is not kept of a role.
+        {"Role.MaxSessionDuration", "Role.RoleLastUsed"},
+    ),
+    Example("eks", "ListClusters"),
+    Example("sts", "GetCallerIdentity"),
+    Example("ec2", "TerminateInstances", lambda stage: {"InstanceIds": [stage["instance"]]}),
+    Example("ec2", "DeleteLaunchTemplate", lambda stage: {"LaunchTemplateId": stage["template"]}),
+    Example(
+        "iam",
+        "RemoveRoleFromInstanceProfile",
+        lambda stage: {"InstanceProfileName": stage["profile"], "RoleName": stage["role"]},
+    ),
+    Example(
+        "iam",
+        "AddRoleToInstanceProfile",
+        lambda stage: {"InstanceProfileName": stage["empty profile"], "RoleName": stage["role"]},
+    ),
+    Example("iam", "DeleteInstanceProfile", lambda stage: {"InstanceProfileName": stage["profile"]}),
+]
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    cloud = conftest.Cloud()
+    # Instances are running, and have passed their checks, at once.
+    at_once = json.dumps({"pace": {"pendingMs": 0, "statusChecksMs": 0}}).encode()
+    urllib.request.urlopen(cloud.started["controlUrl"] + "reset", at_once).close()
+    yield cloud
+    cloud.end()
+
+
+@pytest.fixture(scope="module")
+def stage(cloud):
+    stage = test_shapes.populate(cloud)
+    iam = cloud.client("iam")
+    role = cloud.stage["nodeRoleName"]
+    for name in ("used", "empty"):
+        iam.create_instance_profile(InstanceProfileName=name)
+    iam.add_role_to_instance_profile(InstanceProfileName="used", RoleName=role)
+    now = datetime.datetime.now(datetime.UTC)
+    return stage | {"profile": "used", "empty profile": "empty", "role": role, "now": now}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.service}-{example.action}")
+def test_an_example_is_answered_as_published(cloud, stage, example):
+    published = example.published()
+    request = published.get("input", {})
+    for path, value in example.changes(stage).items():
+        *way, last = path.split(".")
+        where = request
+        for name in way:
+            where = where[name]
+        where[last] = value
+    client = cloud.client(example.service)
+    names = {operation: method for method, operation in client.meta.method_to_api_mapping.items()}
+    answer = getattr(client, names[example.action])(**request)
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+    wrong = list(differences(published.get("output") or {}, answer, "", example.absent))
+    assert not wrong, "\n".join(wrong)
+
+
+def differences(published, got, where, absent):
+    """What the published answer has and the answer has not."""
+    if where in absent:
+        return
+    if got is None:
+        yield f"{where} is not there"
+    elif isinstance(published, dict):
+        for name, value in published.items():
+            yield from differences(value, got.get(name), f"{where}.{name}".strip("."), absent)
+    elif isinstance(published, list):
+        if not isinstance(got, list) or (published and not got):
+            yield f"{where}: expected a list like {published}, and got {got}"
+        elif published:
+            yield from differences(published[0], got[0], where, absent)
+    elif isinstance(got, datetime.datetime):
+        # What is published as a time has to read as one.
+        parse_timestamp(published)
+    elif published == "<URL-encoded-JSON>":
+        # botocore has decoded it.
+        if not isinstance(got, dict):
+            yield f"{where}: expected a document, and got {got!r}"
+    elif type(published) is not type(got):
+        yield f"{where}: expected {published!r}, and got {got!r}"
+    elif isinstance(published, str) and is_word(where) and published != got:
+        yield f"{where}: expected {published!r}, and got {got!r}"
+
+
+def is_word(where):
+    """Whether AWS chooses the text: states, kinds, paths; not ids or anybody's names."""
+    name = where.rpartition(".")[2]
+    return bool(name) and name not in NAMES and not name.endswith("Id")
+
+
+def test_a_difference_is_noticed():
+    published = {"Things": [{"State": "available", "Count": 1, "Name": "any", "Gone": "x"}]}
+    got = {"Things": [{"State": "pending", "Count": "1", "Name": "other"}]}
+    assert list(differences(published, got, "", set())) == [
+        "Things.State: expected 'available', and got 'pending'",
+        "Things.Count: expected 1, and got '1'",
+        "Things.Gone is not there",
+    ]
+    assert list(differences(published, {"Things": []}, "", set()))
