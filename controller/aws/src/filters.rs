@@ -193,6 +193,7 @@ mod tests {
                     capacity_type,
                     price: price.parse().unwrap(),
                     available: !text.starts_with('!'),
+                    reservation: None,
                 }
             })
             .collect();

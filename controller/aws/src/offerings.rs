@@ -278,6 +278,7 @@ fn offerings(entry: &Entry, class: &ResolvedNodeClass<'_>, market: &Market<'_>) 
                     && zone_id.is_some()
                     && !market.exhausted.contains(zone.as_str())
                     && !market.unavailable.is_marked(name, zone, *capacity_type),
+                reservation: None,
             });
         }
     }

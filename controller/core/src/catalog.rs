@@ -128,6 +128,17 @@ pub struct Offering {
     pub price: f64,
     /// False while launches of it are known to fail.
     pub available: bool,
+    /// The capacity reservation it draws on; only of [`CapacityType::Reserved`].
+    pub reservation: Option<Reservation>,
+}
+
+/// Capacity that is paid for already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Its id.
+    pub id: String,
+    /// How many more instances it has room for.
+    pub capacity: u32,
 }
 
 /// How an instance is paid for. The order is that of preference at launch.

@@ -40,3 +40,4 @@ pub mod drift_hash;
 pub mod lifecycle;
 
 pub mod check;
+pub mod problem;

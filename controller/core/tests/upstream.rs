@@ -262,6 +262,7 @@ fn instance_type(record: &Value) -> InstanceType {
         capacity_type: CapacityType::from_label(&text(&offering["capacityType"])).expect("a market"),
         price: offering["price"].as_f64().expect("a price"),
         available: offering["available"] != json!(false),
+        reservation: None,
     };
     InstanceType {
         name: text(&record["name"]),

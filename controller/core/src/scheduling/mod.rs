@@ -108,9 +108,6 @@ fn validate(pod: &Pod) -> Result<(), Unschedulable> {
     if pod.claims_devices {
         return Err(Unschedulable::DynamicResources);
     }
-    if !pod.not_supported.is_empty() {
-        return Err(Unschedulable::NotSupportedYet { what: pod.not_supported.clone() });
-    }
     Ok(())
 }
 

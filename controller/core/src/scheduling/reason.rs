@@ -5,7 +5,7 @@ use super::topology::SpreadUnsatisfiable;
 use crate::quantity::Quantity;
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::Resources;
-use crate::snapshot::{NotSupported, PodName};
+use crate::snapshot::PodName;
 use crate::taints;
 use k8s_openapi::api::core::v1::Taint;
 use std::collections::BTreeMap;
@@ -16,11 +16,6 @@ use std::fmt;
 pub enum Unschedulable {
     /// It is left out, for its own sake.
     Ignored(Vec<InvalidPod>),
-    /// It has hard constraints that this version cannot honour.
-    NotSupportedYet {
-        /// The constraints.
-        what: Vec<NotSupported>,
-    },
     /// It claims devices through dynamic resource allocation.
     DynamicResources,
     /// No NodePool is ready to launch from.
@@ -161,6 +156,11 @@ impl Unschedulable {
             && !matches!(self, Self::Ignored(errors) if *errors == [InvalidPod::RefusesManagedNodes])
     }
 
+    /// Whether it never took part in a pass.
+    pub fn is_ignored(&self) -> bool {
+        matches!(self, Self::Ignored(_))
+    }
+
     /// A sentence of our own where the facts say more than upstream's words.
     pub fn explain(&self) -> Option<String> {
         let Self::NoPoolFits(refusals) = self else { return None };
@@ -231,9 +231,6 @@ impl fmt::Display for Unschedulable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ignored(errors) => write!(f, "ignoring pod, {}", joined(errors)),
-            Self::NotSupportedYet { what } => {
-                write!(f, "pod has constraints that are not yet supported by this version: {}", joined_with(what, ", "))
-            }
             Self::DynamicResources => {
                 f.write_str("pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter")
             }
@@ -319,9 +316,5 @@ impl std::error::Error for Unschedulable {}
 pub type Failures = BTreeMap<PodName, Unschedulable>;
 
 fn joined<T: fmt::Display>(items: &[T]) -> String {
-    joined_with(items, "; ")
-}
-
-fn joined_with<T: fmt::Display>(items: &[T], separator: &str) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -268,6 +268,7 @@ pub fn instance_type(name: &str, cpu: i64, memory_gib: i64, price: f64) -> Insta
             capacity_type,
             price,
             available: true,
+            reservation: None,
         })
     });
     InstanceType {

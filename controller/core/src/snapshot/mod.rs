@@ -4,21 +4,25 @@
 //! snapshot shares those parsed objects, so that building one costs no more than cloning pointers.
 
 mod daemons;
+mod namespace;
 mod node;
 mod pdb;
 mod pod;
 mod pool;
+mod storage;
 
 pub mod builder;
 
 pub use daemons::DaemonSet;
+pub use namespace::Namespace;
 pub use node::StateNode;
 pub use pdb::{EvictionBlock, Pdb, PdbMode, blocking_pdb};
 pub use pod::{
-    DoNotDisrupt, MatchExpressions, NotSupported, Owner, OwnerKind, Phase, Pod, PodName, PreferredTerm,
-    SpreadConstraint,
+    AffinityTerm, DoNotDisrupt, MatchExpressions, Owner, OwnerKind, Phase, Pod, PodAffinity, PodName, PodVolume,
+    PreferredTerm, SpreadConstraint, WeightedTerm,
 };
 pub use pool::Pool;
+pub use storage::{PersistentVolume, Storage, StorageClass, VolumeClaim, attach_limits};
 pub(crate) use pool::node_class_label;
 
 use jiff::Timestamp;
@@ -40,6 +44,10 @@ pub struct Snapshot {
     pub daemon_sets: Vec<Arc<DaemonSet>>,
     /// PodDisruptionBudgets.
     pub pod_disruption_budgets: Vec<Arc<Pdb>>,
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// Volumes and what belongs to them.
+    pub storage: Arc<Storage>,
 }
 
 impl Snapshot {
@@ -52,6 +60,8 @@ impl Snapshot {
             pods: BTreeMap::new(),
             daemon_sets: Vec::new(),
             pod_disruption_budgets: Vec::new(),
+            namespaces: BTreeMap::new(),
+            storage: Arc::default(),
         }
     }
 

@@ -13,10 +13,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::fmt;
 
+mod affinity;
 mod requests;
 mod spread;
+mod volumes;
 
+pub use affinity::{AffinityTerm, PodAffinity, WeightedTerm};
 pub use spread::SpreadConstraint;
+pub use volumes::PodVolume;
 
 /// A pod still terminating this long after its deadline is stuck (core spec §6.2).
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -79,10 +83,12 @@ pub struct Pod {
     pub preferred_terms: Vec<PreferredTerm>,
     /// How it wants pods spread over domains.
     pub topology_spread: Vec<SpreadConstraint>,
+    /// Which pods it wants near, and which it keeps away from.
+    pub affinity: PodAffinity,
+    /// Its volumes that a claim stands behind.
+    pub volumes: Vec<PodVolume>,
     /// Whether it claims devices through dynamic resource allocation.
     pub claims_devices: bool,
-    /// Hard constraints that cannot be honoured yet; such a pod is refused rather than misplaced.
-    pub not_supported: Vec<NotSupported>,
     /// What about it is wrong, so that nothing can be planned for it.
     pub problems: Vec<String>,
 }
@@ -144,15 +150,6 @@ pub enum Phase {
     Unknown,
 }
 
-/// A hard constraint that this version cannot honour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotSupported {
-    /// `requiredDuringSchedulingIgnoredDuringExecution` pod affinity.
-    RequiredPodAffinity,
-    /// `requiredDuringSchedulingIgnoredDuringExecution` pod anti-affinity.
-    RequiredPodAntiAffinity,
-}
-
 /// What `karpenter.sh/do-not-disrupt` on a pod amounts to at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DoNotDisrupt {
@@ -187,6 +184,7 @@ impl Pod {
     /// Reads the part that a pod template has too.
     pub(super) fn from_spec(metadata: &ObjectMeta, spec: &api::PodSpec, statuses: &[api::ContainerStatus]) -> Self {
         let affinity = spec.affinity.clone().unwrap_or_default();
+        let pod_affinity = PodAffinity::from_api(&affinity);
         let node_affinity = affinity.node_affinity.unwrap_or_default();
         let required = node_affinity.required_during_scheduling_ignored_during_execution;
         let mut preferred_terms: Vec<PreferredTerm> = node_affinity
@@ -238,8 +236,9 @@ impl Pod {
             required_terms: required.map(MatchExpressions::from_api).collect(),
             preferred_terms,
             topology_spread,
+            affinity: pod_affinity,
+            volumes: PodVolume::from_api(spec),
             claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
-            not_supported: not_supported(spec),
             problems,
         }
     }
@@ -272,18 +271,22 @@ impl Pod {
             && !self.is_owned_by(OwnerKind::Node)
     }
 
-    /// Whether both ask the same of a node, so that what is true of one's placing is true of the other's. Labels and
-    /// namespace matter only to pods that are spread: whether a pod is one of those counted follows from them.
+    /// Whether both ask the same of a node and count alike for others, so that what is true of one's placing is true of the
+    /// other's. A volume made for one pod alone makes it one of its kind.
     pub fn is_scheduled_like(&self, other: &Self) -> bool {
-        let is_counted_like = self.labels == other.labels && self.name.namespace == other.name.namespace;
-        (self.topology_spread.is_empty() || is_counted_like)
+        let own_volume = |volume: &PodVolume| matches!(volume, PodVolume::Ephemeral(_));
+        self.requests == other.requests
+            && self.labels == other.labels
+            && self.name.namespace == other.name.namespace
             && self.topology_spread == other.topology_spread
-            && self.requests == other.requests
+            && self.affinity == other.affinity
             && self.tolerations == other.tolerations
             && self.host_ports == other.host_ports
             && self.node_selector == other.node_selector
             && self.required_terms == other.required_terms
             && self.preferred_terms == other.preferred_terms
+            && self.volumes == other.volumes
+            && !self.volumes.iter().any(own_volume)
     }
 
     /// Whether it ended for good.
@@ -452,21 +455,6 @@ fn host_ports(spec: &api::PodSpec) -> Vec<HostPort> {
         .collect()
 }
 
-fn not_supported(spec: &api::PodSpec) -> Vec<NotSupported> {
-    let affinity = spec.affinity.as_ref();
-    let pod_affinity = affinity.and_then(|a| a.pod_affinity.as_ref());
-    let pod_anti_affinity = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
-    let has_terms = |terms: Option<&Vec<api::PodAffinityTerm>>| terms.is_some_and(|terms| !terms.is_empty());
-    let mut found = Vec::new();
-    if has_terms(pod_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())) {
-        found.push(NotSupported::RequiredPodAffinity);
-    }
-    if has_terms(pod_anti_affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())) {
-        found.push(NotSupported::RequiredPodAntiAffinity);
-    }
-    found
-}
-
 impl PodName {
     /// From its two parts.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
@@ -477,15 +465,6 @@ impl PodName {
 impl fmt::Display for PodName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Display for NotSupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RequiredPodAffinity => "required pod affinity",
-            Self::RequiredPodAntiAffinity => "required pod anti-affinity",
-        })
     }
 }
 
