@@ -59,6 +59,11 @@ impl Quantity {
         Self { nanos: milli as i128 * NANOS_PER_MILLI, notation: Notation::Decimal }
     }
 
+    /// Billionths of a unit.
+    pub const fn from_nanos(nanos: i128) -> Self {
+        Self { nanos, notation: Notation::Decimal }
+    }
+
     /// Bytes, written with binary suffixes (`512Mi`).
     pub const fn bytes(bytes: i64) -> Self {
         Self { nanos: bytes as i128 * NANOS, notation: Notation::Binary }

@@ -13,7 +13,7 @@ pub use controller_api::Operator;
 const SHOWN_VALUES: usize = 5;
 
 /// The values that one label may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirement {
     key: String,
     /// Whether `values` are those excluded rather than those allowed.
@@ -108,6 +108,11 @@ impl Requirement {
             (false, true) => Operator::DoesNotExist,
             (false, false) => Operator::In,
         }
+    }
+
+    /// Whether [`values`](Self::values) are those excluded.
+    pub fn is_complement(&self) -> bool {
+        self.complement
     }
 
     /// The smallest and the largest number allowed, where there is such a bound.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Requirements by label key, all of which hold together. A key that is absent may have any value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirements(BTreeMap<String, Requirement>);
 
 /// Which labels may be required although the other side says nothing about them.

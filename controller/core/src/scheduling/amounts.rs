@@ -1,5 +1,6 @@
 //! Resource vectors as rows of numbers, for the inner loop: a thousand instance types are compared for every pod.
 
+use crate::quantity::Quantity;
 use crate::resources::Resources;
 use std::collections::BTreeSet;
 
@@ -29,9 +30,15 @@ impl Axes {
         self.row(available)
     }
 
-    /// The name of an axis.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    /// The same axes but one.
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.0.retain(|axis| axis != name);
+        self
+    }
+
+    /// The amounts by name.
+    pub(super) fn resources(&self, row: &Row) -> Resources {
+        self.0.iter().cloned().zip(row.iter().map(|nanos| Quantity::from_nanos(*nanos))).collect()
     }
 }
 

@@ -1,16 +1,18 @@
 //! Placing pods on nodes that exist or are coming up (core spec §3.6).
 
 use super::amounts::{self, Axes, Row};
-use super::preferences::Wishes;
-use super::topology::{Place, Topology};
+use super::ask::PodClass;
+use super::topology::{HostId, Topology};
+use super::volumes;
 use crate::host_ports::{self, HostPort};
 use crate::requirement::Requirement;
 use crate::requirements::{AllowUndefined, Requirements};
 use crate::resources::Resources;
-use crate::snapshot::{OwnerKind, Pod, PodName, StateNode};
+use crate::snapshot::{OwnerKind, Pod, PodName, StateNode, Storage};
 use crate::taints;
-use controller_api::labels;
 use k8s_openapi::api::core::v1::Taint;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A node with what is left of it.
@@ -18,17 +20,25 @@ pub(super) struct ExistingNode<'a> {
     pub(super) name: &'a str,
     pub(super) initialized: bool,
     pub(super) pods: Vec<PodName>,
-    taints: &'a [Taint],
-    requirements: Requirements,
+    pub(super) taints: &'a [Taint],
+    pub(super) host: HostId,
+    pub(super) labels: Rc<Requirements>,
     room: Row,
     host_ports: Vec<HostPort>,
+    /// Drivers with a limit on this node: the limit, and the claims that are attached.
+    volumes: BTreeMap<&'a str, (usize, BTreeSet<PodName>)>,
 }
 
 impl<'a> ExistingNode<'a> {
     /// What `node` has left beside the pods bound to it and the DaemonSet pods that are still to come.
-    pub(super) fn new(node: &'a StateNode, bound: &[&Arc<Pod>], daemons: &[Pod], axes: &Axes) -> Self {
-        let labels = Requirements::from_labels(node.labels());
-        let requirements = labels.clone().with(Requirement::equals(labels::HOSTNAME_LABEL, node.hostname()));
+    pub(super) fn new(
+        node: &'a StateNode,
+        bound: &[&Arc<Pod>],
+        daemons: &[Pod],
+        axes: &Axes,
+        storage: &'a Storage,
+    ) -> Self {
+        let labels = node.requirements();
         let mut expected = Resources::new();
         for daemon in daemons {
             let tolerated = taints::tolerates(node.taints(), &daemon.tolerations).is_ok();
@@ -45,36 +55,66 @@ impl<'a> ExistingNode<'a> {
         }
         expected.floor_at_zero();
         let remaining = node.allocatable().minus(&used).minus(&expected);
+        let limits = node.node_name().and_then(|name| storage.attach_limits.get(name)).into_iter().flatten();
+        let mut volumes: BTreeMap<&str, (usize, BTreeSet<PodName>)> =
+            limits.map(|(driver, limit)| (driver.as_str(), (*limit, BTreeSet::new()))).collect();
+        let has_limits = !volumes.is_empty();
+        for (driver, claim) in bound.iter().filter(|_| has_limits).flat_map(|pod| volumes::attached(pod, storage)) {
+            if let Some((_, claims)) = volumes.get_mut(driver.as_str()) {
+                claims.insert(claim);
+            }
+        }
         Self {
             name: node.name(),
             initialized: node.is_initialized(),
             pods: Vec::new(),
             taints: node.taints(),
-            requirements,
+            host: HostId(usize::MAX),
+            labels: Rc::new(labels.clone()),
             room: axes.room(&remaining),
             host_ports: bound.iter().flat_map(|pod| pod.host_ports.iter().cloned()).collect(),
+            volumes,
         }
     }
 
-    /// Whether the pod can run here. Every label it requires must be on the node.
-    pub(super) fn takes(&self, wishes: &Wishes<'_>, topology: &Topology) -> bool {
-        let none = vec![0; wishes.amounts.len()];
-        amounts::fits(&none, &wishes.amounts, &self.room)
-            && taints::tolerates(self.taints, &wishes.tolerations).is_ok()
-            && !host_ports::conflict(&self.host_ports, &wishes.pod.host_ports)
-            && self.requirements.is_compatible(&wishes.requirements, AllowUndefined::None)
-            && (wishes.spread.is_empty() || topology.choices(wishes, &self.as_place()).is_ok())
+    /// Whether the node's labels meet the expression.
+    pub(super) fn meets(&self, expression: &Requirement) -> bool {
+        match self.labels.get(expression.key()).and_then(Requirement::single_value) {
+            Some(value) => expression.has(value),
+            None => expression.is_negative(),
+        }
     }
 
-    fn as_place(&self) -> Place<'_> {
-        Place { requirements: &self.requirements, allow: AllowUndefined::None }
+    /// Whether there is room for a pod of the class, its ports and its volumes.
+    pub(super) fn has_room(&self, class: &PodClass<'_>) -> bool {
+        class.amounts.iter().zip(&self.room).all(|(wanted, room)| wanted <= room)
+            && (class.pod.host_ports.is_empty() || !host_ports::conflict(&self.host_ports, &class.pod.host_ports))
+            && (class.attached.is_empty() || self.attaches(&class.attached))
+    }
+
+    fn attaches(&self, claims: &[(String, PodName)]) -> bool {
+        self.volumes.iter().all(|(driver, (limit, attached))| {
+            let new = claims.iter().filter(|(d, claim)| d == driver && !attached.contains(claim));
+            let new: BTreeSet<&PodName> = new.map(|(_, claim)| claim).collect();
+            // A node may be over its limit already; what adds nothing is let in.
+            new.is_empty() || attached.len() + new.len() <= *limit
+        })
     }
 
     /// Plans the pod here.
-    pub(super) fn place(&mut self, wishes: &Wishes<'_>, topology: &mut Topology) {
-        topology.record(wishes.pod, self.taints, &self.requirements);
-        amounts::subtract(&mut self.room, &wishes.amounts);
-        self.host_ports.extend(wishes.pod.host_ports.iter().cloned());
-        self.pods.push(wishes.pod.name.clone());
+    pub(super) fn place(&mut self, class: &PodClass<'_>, pod: &PodName) {
+        amounts::subtract(&mut self.room, &class.amounts);
+        self.host_ports.extend(class.pod.host_ports.iter().cloned());
+        for (driver, claim) in &class.attached {
+            if let Some((_, attached)) = self.volumes.get_mut(driver.as_str()) {
+                attached.insert(claim.clone());
+            }
+        }
+        self.pods.push(pod.clone());
+    }
+
+    /// Makes the node known as a place in the topology.
+    pub(super) fn join(&mut self, topology: &mut Topology<'a>) {
+        self.host = topology.add_existing(self.taints, Rc::clone(&self.labels));
     }
 }

@@ -1,44 +1,59 @@
-//! Where pods go: onto nodes that exist, onto nodes already planned, or onto new ones (core spec §3.4–3.8).
+//! Where pods go: onto nodes that exist, onto nodes already planned, or onto new ones (core spec §3.4–3.12).
 //!
 //! [`schedule`] is the whole of it. Pods are taken in order of size; each goes to the first place that takes it. When none
 //! does, the pod gives up one of its wishes and is tried again, until only what it must have is left; what then stays is a
 //! typed reason per pool.
 //!
-//! What is not here yet: affinity between pods (a pod that requires it is refused with
-//! [`Unschedulable::NotSupportedYet`], one that only prefers it is placed without), the required anti-affinity of pods
-//! already running against those being placed, volumes (attach limits and zones of volumes do not constrain), capacity
-//! reservations, and dynamic resource allocation.
+//! Little is worked out twice: pods that ask for the same are a class ([`ask`]), sets of requirements go by number
+//! ([`sets`]), what is open to a pod because of others is worked out for all nodes at once ([`topology`]), and instance
+//! types are bits of a set ([`template`]).
+//!
+//! Dynamic resource allocation, node overlays, capacity buffers and static pools are not here.
 
 mod amounts;
+mod ask;
+mod bits;
 mod existing;
+mod left_out;
+mod order;
+mod packing;
 mod planned_node;
-mod preferences;
 mod queue;
 mod reason;
+mod reservations;
+mod sets;
 mod template;
 mod topology;
 mod truncate;
+mod volumes;
 
+pub use packing::ReservedMisfit;
 pub use planned_node::PlannedNode;
 pub use reason::{
-    Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, PoolLeftOut, PoolRefusal, Refusal, Unschedulable,
+    Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, PoolLeftOut, PoolRefusal, Refusal, TypeRule,
+    Unschedulable,
 };
-pub use topology::SpreadUnsatisfiable;
+pub use topology::{TopologyKind, TopologyUnsatisfiable};
 
-use crate::quantity::Quantity;
 use crate::resources::{NODES, Resources};
+use crate::quantity::Quantity;
 use crate::settings::{MinValuesPolicy, Settings};
-use crate::snapshot::{Pod, PodName, Pool, Snapshot};
-use amounts::Axes;
+use crate::snapshot::{Pod, PodName, Pool, Snapshot, Storage};
+use amounts::{Axes, Row};
+use ask::{Ask, PodClass, Surroundings};
+use bits::Bits;
 use controller_api::labels;
 use existing::ExistingNode;
-use planned_node::{Addition, Packing};
-use preferences::Wishes;
+use order::Order;
+use packing::{Attempt, Bench, Misfit, Packing};
 use queue::Queue;
+use reservations::Reservations;
+use sets::Sets;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use template::Template;
-use topology::Topology;
+use topology::{Closed, Openings, Reach, Topology};
 
 /// Where every pod that needs a place goes.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +74,7 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
     let mut pods = Vec::new();
     let all = pods_to_place(snapshot);
     for pod in &all {
-        match validate(pod) {
+        match validate(pod, &snapshot.storage) {
             Ok(()) => pods.push(Arc::clone(pod)),
             Err(reason) => {
                 schedule.unschedulable.insert(pod.name.clone(), reason);
@@ -70,7 +85,7 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
         return schedule;
     }
     let moving = all.iter().map(|pod| &pod.name).collect();
-    Pass::new(snapshot, settings, &pods, &moving, &mut schedule).run(pods, &mut schedule);
+    Pass::new(snapshot, settings, &pods, &moving, &mut schedule).run(&mut schedule);
     debug_assert!(
         crate::check::schedule(snapshot, settings, &schedule).is_empty(),
         "a schedule breaks its own rules: {:?}",
@@ -91,8 +106,8 @@ fn pods_to_place(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     pods.into_values().cloned().collect()
 }
 
-/// What speaks against planning for a pod at all (core spec §3.4). PersistentVolumeClaims are not looked at yet.
-fn validate(pod: &Pod) -> Result<(), Unschedulable> {
+/// What speaks against planning for a pod at all (core spec §3.4).
+fn validate(pod: &Pod, storage: &Storage) -> Result<(), Unschedulable> {
     let mut problems = Vec::new();
     let first_preferred = pod.preferred_terms.first().map(|preferred| &preferred.term);
     if pod.requirements(pod.required_terms.first(), first_preferred).forbids(labels::NODE_POOL_LABEL) {
@@ -102,6 +117,7 @@ fn validate(pod: &Pod) -> Result<(), Unschedulable> {
         problems.push(InvalidPod::MatchFields);
     }
     problems.extend(pod.problems.iter().cloned().map(InvalidPod::Field));
+    problems.extend(volumes::problems(pod, storage));
     if !problems.is_empty() {
         return Err(Unschedulable::Ignored(problems));
     }
@@ -114,161 +130,286 @@ fn validate(pod: &Pod) -> Result<(), Unschedulable> {
 /// One run over all pods.
 struct Pass<'a> {
     settings: &'a Settings,
+    pods: &'a [Arc<Pod>],
     axes: Axes,
+    sets: Sets,
+    topology: Topology<'a>,
+    classes: Vec<PodClass<'a>>,
+    /// The class of each pod.
+    class_of: Vec<usize>,
     existing: Vec<ExistingNode<'a>>,
     packings: Vec<Packing>,
+    order: Order,
     templates: Vec<Template<'a>>,
-    topology: Topology,
+    /// What each template's pool may still add.
+    remaining: Vec<Remaining>,
+    reservations: Reservations,
     has_pools: bool,
-    /// What each limited pool may still add.
-    remaining: BTreeMap<&'a str, Resources>,
     some_pool_has_preferred_taints: bool,
-    /// The last pod that failed and why, until another is placed: pods often come in hundreds that are all alike.
-    last_failure: Option<(Arc<Pod>, Unschedulable)>,
+    /// How many pods have found a place.
+    placed: usize,
+}
+
+/// What a pool's limits leave.
+struct Remaining {
+    resources: Resources,
+    /// The same along [`Template::limited`].
+    row: Row,
 }
 
 impl<'a> Pass<'a> {
     fn new(
         snapshot: &'a Snapshot,
         settings: &'a Settings,
-        pods: &[Arc<Pod>],
+        pods: &'a [Arc<Pod>],
         moving: &BTreeSet<&PodName>,
         schedule: &mut Schedule,
     ) -> Self {
         let daemons: Vec<Pod> = daemons(snapshot);
         let axes = Axes::of(pods.iter().map(|pod| &pod.requests).chain(daemons.iter().map(|daemon| &daemon.requests)));
         let pools = usable_pools(snapshot, schedule);
+        let mut sets = Sets::default();
         let mut templates = Vec::new();
         for pool in &pools {
-            match Template::new(pool, &daemons, &axes, settings) {
+            match Template::new(pool, &daemons, &axes, settings, &mut sets) {
                 Ok(template) => templates.push(template),
                 Err(reason) => schedule.pools_left_out.push((pool.name().to_owned(), reason)),
             }
         }
         let preferred = |pool: &&Pool| pool.taints().iter().any(|taint| taint.effect == "PreferNoSchedule");
-        let some_pool_has_preferred_taints = pools.iter().any(preferred);
+        let mut topology = Topology::new(snapshot, &pools, moving);
+        let mut existing = existing(snapshot, &daemons, &axes);
+        existing.iter_mut().for_each(|node| node.join(&mut topology));
+        topology.add_running_anti_affinity();
+        let (classes, class_of) = classes(pods, snapshot, &axes, settings, &mut sets, &mut topology);
+        let reservations = Reservations::of(pools.iter().flat_map(|pool| &pool.instance_types));
         Self {
             settings,
-            topology: Topology::new(snapshot, &pools, pods, moving, some_pool_has_preferred_taints),
-            existing: existing(snapshot, &daemons, &axes),
+            pods,
+            remaining: remaining_limits(snapshot, &templates),
             axes,
+            sets,
+            topology,
+            classes,
+            class_of,
+            existing,
             packings: Vec::new(),
+            order: Order::default(),
             templates,
+            reservations,
             has_pools: !pools.is_empty(),
-            remaining: remaining_limits(snapshot, &pools),
-            some_pool_has_preferred_taints,
-            last_failure: None,
+            some_pool_has_preferred_taints: pools.iter().any(preferred),
+            placed: 0,
         }
     }
 
-    fn run(mut self, pods: Vec<Arc<Pod>>, schedule: &mut Schedule) {
-        let mut queue = Queue::new(pods);
-        while let Some(pod) = queue.pop() {
-            match self.place(&pod) {
-                Ok(()) => {
-                    schedule.unschedulable.remove(&pod.name);
-                }
-                Err(reason) => {
-                    schedule.unschedulable.insert(pod.name.clone(), reason);
-                    queue.put_back(pod);
-                }
-            }
+    /// Places all pods; those left are tried once more with what the skew of spread constraints allows besides the emptiest
+    /// domains. (Upstream leaves them waiting: it takes the emptiest domain or none.)
+    fn run(mut self, schedule: &mut Schedule) {
+        let left = self.place_all((0..self.pods.len()).collect(), Reach::Emptiest, schedule);
+        let is_spread = |pod: &usize| self.pods[*pod].topology_spread.iter().any(|spread| spread.is_required);
+        if left.iter().any(is_spread) {
+            self.classes.iter_mut().for_each(|class| class.failure = None);
+            self.place_all(left, Reach::Allowed, schedule);
         }
         self.finish(schedule);
     }
 
-    /// Places one pod, unless one like it has just failed.
-    fn place(&mut self, pod: &Arc<Pod>) -> Result<(), Unschedulable> {
-        if let Some((failed, reason)) = &self.last_failure
-            && failed.is_scheduled_like(pod)
+    /// Places pods until a whole round has placed none; answers those left.
+    fn place_all(&mut self, pods: Vec<usize>, reach: Reach, schedule: &mut Schedule) -> Vec<usize> {
+        let mut queue = Queue::new(self.pods, pods);
+        while let Some(pod) = queue.pop() {
+            let name = &self.pods[pod].name;
+            match self.place(pod, reach) {
+                Ok(()) => drop(schedule.unschedulable.remove(name)),
+                // What was in the way of the emptiest domain says more than what was in the way of the last resort.
+                Err(reason) if reach == Reach::Emptiest => {
+                    schedule.unschedulable.insert(name.clone(), reason);
+                    queue.put_back(pod);
+                }
+                Err(_) => queue.put_back(pod),
+            }
+        }
+        queue.left()
+    }
+
+    /// Places one pod, unless one like it has failed since something was placed.
+    fn place(&mut self, pod: usize, reach: Reach) -> Result<(), Unschedulable> {
+        let class = self.class_of[pod];
+        if let Some((placed, reason)) = &self.classes[class].failure
+            && *placed == self.placed
         {
             return Err(reason.clone());
         }
-        let placed = self.place_relaxing(pod);
-        self.last_failure = placed.as_ref().err().map(|reason| (Arc::clone(pod), reason.clone()));
-        placed
+        let outcome = self.place_relaxing(pod, class, reach);
+        match &outcome {
+            Ok(()) => self.placed += 1,
+            Err(reason) => self.classes[class].failure = Some((self.placed, reason.clone())),
+        }
+        outcome
     }
 
     /// Places one pod, giving up its wishes one by one as far as need be.
-    fn place_relaxing(&mut self, pod: &Pod) -> Result<(), Unschedulable> {
+    fn place_relaxing(&mut self, pod: usize, class: usize, reach: Reach) -> Result<(), Unschedulable> {
         if !self.has_pools {
             return Err(Unschedulable::NoNodePools);
         }
-        let mut wishes = Wishes::new(pod, &self.topology, &self.axes, self.settings);
-        loop {
-            let reason = match self.try_place(&wishes) {
+        let mut reason = Unschedulable::NoTemplates;
+        for stage in 0.. {
+            let Some(ask) = self.stage(class, stage) else { break };
+            match self.try_place(pod, class, &ask, reach) {
                 Ok(()) => return Ok(()),
-                Err(reason) => reason,
-            };
-            if !wishes.relax(self.some_pool_has_preferred_taints) {
-                return Err(reason);
+                Err(refused) => reason = refused,
+            }
+            if reason.is_deferred() {
+                break;
             }
         }
+        Err(reason)
     }
 
-    fn try_place(&mut self, wishes: &Wishes<'_>) -> Result<(), Unschedulable> {
-        if let Some(node) = self.existing.iter_mut().find(|node| node.takes(wishes, &self.topology)) {
-            node.place(wishes, &mut self.topology);
-            return Ok(());
-        }
-        if self.place_in_planned(wishes) {
-            return Ok(());
-        }
-        self.place_in_new(wishes)
+    fn stage(&mut self, class: usize, stage: usize) -> Option<Rc<Ask>> {
+        let Self { sets, topology, templates, existing, settings, classes, .. } = self;
+        let some_pool_has_preferred_taints = self.some_pool_has_preferred_taints;
+        let mut around = Surroundings { sets, topology, templates, existing, settings, some_pool_has_preferred_taints };
+        classes[class].stage(stage, &mut around)
     }
 
-    /// Tries nodes already planned, those with the fewest pods first.
-    fn place_in_planned(&mut self, wishes: &Wishes<'_>) -> bool {
-        let mut order: Vec<usize> = (0..self.packings.len()).filter(|i| self.packings[*i].may_take(wishes)).collect();
-        order.sort_by_key(|index| (self.packings[*index].pods.len(), *index));
-        for index in order {
-            let packing = &mut self.packings[index];
-            let template = &self.templates[packing.template];
-            if let Ok(addition) = packing.consider(template, wishes, &self.topology, MinValuesPolicy::Strict) {
-                packing.place(template, wishes, addition, &mut self.topology, &self.axes);
+    fn try_place(&mut self, pod: usize, class: usize, ask: &Ask, reach: Reach) -> Result<(), Unschedulable> {
+        let openings = match self.topology.openings(&self.sets, &ask.constraints, ask.bounds()) {
+            Ok(openings) => openings,
+            Err(closed) => return Err(self.closed_everywhere(class, ask, closed)),
+        };
+        if self.place_in_existing(pod, class, ask, &openings)
+            || self.place_in_planned(pod, class, ask, &openings, reach)
+        {
+            return Ok(());
+        }
+        self.place_in_new(pod, class, ask, &openings, reach)
+    }
+
+    fn place_in_existing(&mut self, pod: usize, class: usize, ask: &Ask, openings: &Openings) -> bool {
+        let class = &self.classes[class];
+        for index in &ask.nodes {
+            let node = &mut self.existing[*index];
+            if node.has_room(class) && self.topology.admits(openings, node.host) {
+                node.place(class, &self.pods[pod].name);
+                self.topology.record(&self.sets, node.host, None, class.labels, &class.forbids);
                 return true;
             }
         }
         false
     }
 
-    /// Opens a node from the first pool that can give one.
-    fn place_in_new(&mut self, wishes: &Wishes<'_>) -> Result<(), Unschedulable> {
+    fn place_in_planned(&mut self, pod: usize, class: usize, ask: &Ask, openings: &Openings, reach: Reach) -> bool {
+        let Self { sets, topology, templates, reservations, packings, classes, order, .. } = self;
+        let class = &classes[class];
+        let attempt = Attempt { class, ask, openings, reach };
+        let mut found = None;
+        for (place, index) in order.iter() {
+            let packing = &packings[index];
+            let template = &mut templates[packing.template];
+            let mut bench = Bench { sets, topology, template, reservations };
+            if let Ok(addition) = packing.consider(attempt, &mut bench, MinValuesPolicy::Strict) {
+                found = Some((place, index, addition));
+                break;
+            }
+        }
+        let Some((place, index, addition)) = found else { return false };
+        let packing = &mut packings[index];
+        topology.record(sets, packing.host, Some(addition.set), class.labels, &class.forbids);
+        packing.place(class, &self.pods[pod].name, addition, reservations);
+        order.grow(place);
+        true
+    }
+
+    /// Opens a node from the first pool that can give one. Where a pool has reserved capacity that is taken, the pod waits
+    /// for it rather than going to a pool that comes later.
+    fn place_in_new(
+        &mut self,
+        pod: usize,
+        class: usize,
+        ask: &Ask,
+        openings: &Openings,
+        reach: Reach,
+    ) -> Result<(), Unschedulable> {
         if self.templates.is_empty() {
             return Err(Unschedulable::NoTemplates);
         }
         let mut refusals = Vec::new();
-        for (index, template) in self.templates.iter().enumerate() {
-            let pool = template.pool.name();
-            match self.open(index, template, wishes) {
-                Ok((mut packing, addition)) => {
-                    packing.place(template, wishes, addition, &mut self.topology, &self.axes);
-                    if let Some(remaining) = self.remaining.get_mut(pool) {
-                        charge(remaining, &packing.largest_capacity(template));
-                    }
-                    self.packings.push(packing);
+        for index in 0..self.templates.len() {
+            let refusal = match self.open(index, class, ask, openings, reach) {
+                Ok((packing, addition)) => {
+                    self.add(packing, addition, pod, class);
                     return Ok(());
                 }
-                Err(refusal) => refusals.push(PoolRefusal { pool: pool.to_owned(), refusal }),
+                Err(refusal) => refusal,
+            };
+            let is_deferred = matches!(refusal, Refusal::Reserved(_));
+            refusals.push(PoolRefusal { pool: self.templates[index].pool.name().to_owned(), refusal });
+            if is_deferred {
+                break;
             }
         }
         Err(Unschedulable::NoPoolFits(refusals))
     }
 
-    fn open(&self, index: usize, template: &Template<'_>, wishes: &Wishes<'_>) -> Result<(Packing, Addition), Refusal> {
-        let types = types_within_limits(template, self.remaining.get(template.pool.name()))?;
-        let packing = Packing::open(index, template, types, self.packings.len() + 1, &self.axes);
-        let addition = packing
-            .consider(template, wishes, &self.topology, self.settings.min_values_policy)
-            .map_err(|misfit| packing.explain(template, wishes, &self.topology, misfit))?;
-        Ok((packing, addition))
+    fn open(
+        &mut self,
+        index: usize,
+        class: usize,
+        ask: &Ask,
+        openings: &Openings,
+        reach: Reach,
+    ) -> Result<(Packing, packing::Addition), Refusal> {
+        let Self { sets, topology, templates, reservations, classes, .. } = self;
+        let template = &mut templates[index];
+        let types = types_within_limits(template, &self.remaining[index])?;
+        let packing = Packing::open(index, template, types, topology.next_host(), &self.axes);
+        let attempt = Attempt { class: &classes[class], ask, openings, reach };
+        let mut bench = Bench { sets, topology, template, reservations };
+        match packing.consider(attempt, &mut bench, self.settings.min_values_policy) {
+            Ok(addition) => Ok((packing, addition)),
+            Err(misfit) => Err(packing.explain(attempt, &mut bench, misfit)),
+        }
     }
 
-    fn finish(self, schedule: &mut Schedule) {
+    fn add(&mut self, mut packing: Packing, addition: packing::Addition, pod: usize, class: usize) {
+        let template = &self.templates[packing.template];
+        let class = &self.classes[class];
+        packing.host = self.topology.add_planned(template.pool.taints(), addition.set);
+        self.topology.record(&self.sets, packing.host, Some(addition.set), class.labels, &class.forbids);
+        packing.place(class, &self.pods[pod].name, addition, &mut self.reservations);
+        self.remaining[packing.template].charge(&packing.largest_capacity(template), template);
+        self.order.add(self.packings.len());
+        self.packings.push(packing);
+    }
+
+    /// The reasons where a constraint about other pods leaves nothing open on any node.
+    fn closed_everywhere(&mut self, class: usize, ask: &Ask, closed: Closed) -> Unschedulable {
+        if self.templates.is_empty() {
+            return Unschedulable::NoTemplates;
+        }
+        let openings = Openings::default();
+        let mut refusals = Vec::new();
+        for index in 0..self.templates.len() {
+            let Self { sets, topology, templates, reservations, classes, .. } = self;
+            let template = &mut templates[index];
+            let packing = Packing::open(index, template, Bits::default(), topology.next_host(), &self.axes);
+            let attempt = Attempt { class: &classes[class], ask, openings: &openings, reach: Reach::Emptiest };
+            let misfit = if ask.refused_by[index].is_some() { Misfit::Template } else { Misfit::Topology(closed) };
+            let pool = template.pool.name().to_owned();
+            let mut bench = Bench { sets, topology, template, reservations };
+            refusals.push(PoolRefusal { pool, refusal: packing.explain(attempt, &mut bench, misfit) });
+        }
+        Unschedulable::NoPoolFits(refusals)
+    }
+
+    fn finish(mut self, schedule: &mut Schedule) {
         let policy = self.settings.min_values_policy;
         for packing in self.packings {
-            let template = &self.templates[packing.template];
-            match packing.finish(template, policy) {
+            let template = &mut self.templates[packing.template];
+            match packing.finish(&mut self.sets, template, policy) {
                 Ok(node) => schedule.new_nodes.push(node),
                 Err(dropped) => {
                     let pool = template.pool.name();
@@ -281,6 +422,33 @@ impl<'a> Pass<'a> {
         let used = self.existing.into_iter().filter(|node| !node.pods.is_empty());
         schedule.existing = used.map(|node| (node.name.to_owned(), node.pods)).collect();
     }
+}
+
+/// Groups the pods by what they ask for: the classes, and the class of each pod.
+fn classes<'a>(
+    pods: &'a [Arc<Pod>],
+    snapshot: &'a Snapshot,
+    axes: &Axes,
+    settings: &Settings,
+    sets: &mut Sets,
+    topology: &mut Topology<'a>,
+) -> (Vec<PodClass<'a>>, Vec<usize>) {
+    let mut classes: Vec<PodClass<'a>> = Vec::new();
+    let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    let mut class_of = Vec::with_capacity(pods.len());
+    for pod in pods {
+        // Not all that makes a class, but enough to have few candidates to compare with.
+        let amounts = axes.row(&pod.requests);
+        let candidates = alike.entry((amounts, &pod.labels, &pod.node_selector)).or_default();
+        let known = candidates.iter().copied().find(|class| classes[*class].pod.is_scheduled_like(pod));
+        class_of.push(known.unwrap_or_else(|| {
+            classes.push(PodClass::new(pod, &snapshot.storage, axes, settings, sets, topology));
+            candidates.push(classes.len() - 1);
+            classes.len() - 1
+        }));
+    }
+    classes.iter_mut().for_each(|class| class.meet_inverse(topology));
+    (classes, class_of)
 }
 
 /// One pod for each DaemonSet.
@@ -317,7 +485,7 @@ fn existing<'a>(snapshot: &'a Snapshot, daemons: &[Pod], axes: &Axes) -> Vec<Exi
     let mut nodes: Vec<ExistingNode<'a>> = staying
         .map(|node| {
             let pods = node.node_name().and_then(|name| bound.get(name)).map_or(&[][..], Vec::as_slice);
-            ExistingNode::new(node, pods, daemons, axes)
+            ExistingNode::new(node, pods, daemons, axes, &snapshot.storage)
         })
         .collect();
     nodes.sort_by_key(|node| (!node.initialized, node.name));
@@ -325,41 +493,38 @@ fn existing<'a>(snapshot: &'a Snapshot, daemons: &[Pod], axes: &Axes) -> Vec<Exi
 }
 
 /// What the pools' limits leave beside the nodes that stay.
-fn remaining_limits<'a>(snapshot: &Snapshot, pools: &[&'a Pool]) -> BTreeMap<&'a str, Resources> {
-    let limited = pools.iter().filter(|pool| !pool.limits().is_empty());
-    let mut remaining: BTreeMap<&str, Resources> = limited.map(|pool| (pool.name(), pool.limits().clone())).collect();
+fn remaining_limits(snapshot: &Snapshot, templates: &[Template<'_>]) -> Vec<Remaining> {
+    let mut limits: Vec<Resources> = templates.iter().map(|template| template.pool.limits().clone()).collect();
     for node in snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion()) {
-        if let Some(remaining) = node.pool().and_then(|pool| remaining.get_mut(pool)) {
-            subtract_limited(remaining, node.capacity());
+        let is_of = |template: &Template<'_>| node.pool() == Some(template.pool.name());
+        if let Some(index) = templates.iter().position(is_of) {
+            limits[index].subtract(node.capacity());
         }
     }
-    remaining
+    let limits = limits.into_iter().zip(templates);
+    limits.map(|(resources, template)| Remaining { row: template.limited.row(&resources), resources }).collect()
 }
 
-/// Counts a planned node against what is left. Upstream forgets to count the node itself against a limit on `nodes`, so
-/// that one pass can overshoot it; we count it.
-fn charge(remaining: &mut Resources, capacity: &Resources) {
-    let node = capacity.clone().with(NODES, Quantity::units(1));
-    subtract_limited(remaining, &node);
-}
-
-fn subtract_limited(remaining: &mut Resources, used: &Resources) {
-    let limited: Vec<String> = remaining.iter().map(|(name, _)| name.to_owned()).collect();
-    for name in limited {
-        remaining.set(&name, remaining.get(&name) - used.get(&name));
+impl Remaining {
+    /// Counts a planned node. Upstream forgets to count the node itself against a limit on `nodes`, so that one pass can
+    /// overshoot it; we count it.
+    fn charge(&mut self, capacity: &Row, template: &Template<'_>) {
+        if self.resources.is_empty() {
+            return;
+        }
+        let used = template.limited.resources(capacity).with(NODES, Quantity::units(1));
+        self.resources.subtract(&used);
+        self.row = template.limited.row(&self.resources);
     }
 }
 
 /// Instance types that one more node may have under the pool's limits.
-fn types_within_limits(template: &Template<'_>, remaining: Option<&Resources>) -> Result<Vec<usize>, Refusal> {
-    let Some(remaining) = remaining else { return Ok((0..template.types.len()).collect()) };
-    if remaining.contains(NODES) && remaining.get(NODES) < Quantity::units(1) {
+fn types_within_limits(template: &Template<'_>, remaining: &Remaining) -> Result<Bits, Refusal> {
+    let Remaining { resources, row } = remaining;
+    if resources.contains(NODES) && resources.get(NODES) < Quantity::units(1) {
         return Err(Refusal::NodeLimit);
     }
-    let within = |index: &usize| {
-        let capacity = &template.types[*index].instance_type.capacity;
-        remaining.iter().all(|(name, left)| name == NODES || capacity.get(name) <= left)
-    };
-    let types: Vec<usize> = (0..template.types.len()).filter(within).collect();
-    if types.is_empty() { Err(Refusal::Limits { remaining: remaining.clone() }) } else { Ok(types) }
+    let within = |index: usize| template.types[index].capacity.iter().zip(row).all(|(capacity, left)| capacity <= left);
+    let types = Bits::of(template.types.len(), within);
+    if types.is_empty() { Err(Refusal::Limits { remaining: resources.clone() }) } else { Ok(types) }
 }

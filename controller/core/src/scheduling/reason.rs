@@ -1,7 +1,8 @@
 //! Every way a pod fails to find a place, per pool, with the facts. `Display` gives upstream's words, which users search
 //! for; [`Unschedulable::explain`] adds ours where the facts say more.
 
-use super::topology::SpreadUnsatisfiable;
+use super::packing::ReservedMisfit;
+use super::topology::TopologyUnsatisfiable;
 use crate::quantity::Quantity;
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::Resources;
@@ -10,6 +11,7 @@ use crate::taints;
 use k8s_openapi::api::core::v1::Taint;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a pod was planned nowhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,8 @@ pub enum InvalidPod {
     MatchFields,
     /// A quantity cannot be read, or a node selector or affinity term asks for what cannot be asked.
     Field(String),
+    /// A claim behind one of its volumes is not as it must be.
+    Volume(String),
 }
 
 /// Why one pool could not give a node.
@@ -62,8 +66,14 @@ pub enum Refusal {
     HostPort,
     /// Labels clash.
     Requirements(Incompatible),
-    /// A topology spread constraint leaves no domain.
-    Spread(Box<SpreadUnsatisfiable>),
+    /// A constraint about other pods leaves no domain.
+    Topology(Arc<TopologyUnsatisfiable>),
+    /// No place that its volumes can be reached from goes with the node's labels.
+    Volumes,
+    /// No place is one that all of its volumes can be reached from.
+    VolumesApart,
+    /// Capacity is reserved for it, and is all taken: it waits for that instead of buying more.
+    Reserved(ReservedMisfit),
     /// The pool has as many nodes as it may.
     NodeLimit,
     /// Every instance type would exceed the pool's limits.
@@ -72,7 +82,7 @@ pub enum Refusal {
         remaining: Resources,
     },
     /// No instance type is left.
-    InstanceTypes(Box<NoInstanceType>),
+    InstanceTypes(Arc<NoInstanceType>),
 }
 
 /// Why no instance type is left for a pod.
@@ -90,6 +100,29 @@ pub struct NoInstanceType {
     pub pod_cpu: Quantity,
     /// For each resource that no type has enough of: the most that one has.
     pub largest: Resources,
+    /// The names of the types by the first rule that each fails.
+    pub by_rule: BTreeMap<TypeRule, Vec<String>>,
+}
+
+/// Why an instance type is no place for a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TypeRule {
+    /// A label does not fit.
+    Labels {
+        /// The first of those that do not.
+        key: String,
+    },
+    /// A DaemonSet's pod takes the port.
+    DaemonSetPort,
+    /// There is not enough of some resources.
+    Resources {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// It cannot be had now in the zones and markets allowed.
+    Offering,
+    /// It would do, but there are too few different ones like it.
+    MinValues,
 }
 
 /// Which of the three criteria some instance type met, and which pairs one type met together.
@@ -153,7 +186,14 @@ impl Unschedulable {
     /// Whether the pod should get an event about it.
     pub fn is_told(&self) -> bool {
         !matches!(self, Self::NoNodePools)
+            && !self.is_deferred()
             && !matches!(self, Self::Ignored(errors) if *errors == [InvalidPod::RefusesManagedNodes])
+    }
+
+    /// Whether it waits for reserved capacity, which a later pass may find.
+    pub fn is_deferred(&self) -> bool {
+        let Self::NoPoolFits(refusals) = self else { return false };
+        refusals.iter().any(|refusal| matches!(refusal.refusal, Refusal::Reserved(_)))
     }
 
     /// Whether it never took part in a pass.
@@ -189,8 +229,10 @@ impl Refusal {
             Self::InstanceTypes(none) if none.min_values.is_none() && none.met.requirements_and_fits => {
                 Some(UNAVAILABLE.to_owned())
             }
-            Self::Spread(unsatisfiable) => Some(unsatisfiable.explain()),
-            Self::HostPort | Self::Requirements(_) | Self::InstanceTypes(_) => None,
+            Self::Topology(unsatisfiable) => Some(unsatisfiable.explain()),
+            Self::Volumes => Some("its volumes cannot be reached from where its nodes can be.".to_owned()),
+            Self::VolumesApart => Some("its volumes are never in the same place.".to_owned()),
+            Self::Reserved(_) | Self::HostPort | Self::Requirements(_) | Self::InstanceTypes(_) => None,
         }
     }
 }
@@ -252,7 +294,7 @@ impl fmt::Display for InvalidPod {
                 "configured to not run on a Karpenter provisioned node (requirement=karpenter.sh/nodepool DoesNotExist)",
             ),
             Self::MatchFields => f.write_str("node selector term with matchFields is not supported"),
-            Self::Field(problem) => f.write_str(problem),
+            Self::Field(problem) | Self::Volume(problem) => f.write_str(problem),
         }
     }
 }
@@ -271,7 +313,14 @@ impl fmt::Display for Refusal {
                 f.write_str("checking host port usage, pod hostport conflicts with existing hostport configuration")
             }
             Self::Requirements(clashes) => write!(f, "incompatible requirements, {clashes}"),
-            Self::Spread(unsatisfiable) => unsatisfiable.fmt(f),
+            Self::Topology(unsatisfiable) => unsatisfiable.fmt(f),
+            Self::Volumes | Self::VolumesApart => f.write_str("incompatible volume requirements"),
+            Self::Reserved(ReservedMisfit::Taken) => f.write_str(
+                "one or more instance types with compatible reserved offerings are available, but could not be reserved",
+            ),
+            Self::Reserved(ReservedMisfit::WouldBeLost) => f.write_str(
+                "satisfying updated nodeclaim constraints would remove all compatible reserved offering options",
+            ),
             Self::NodeLimit => f.write_str("node limits have been exhausted for nodepool"),
             Self::Limits { .. } => f.write_str("all available instance types exceed limits for nodepool"),
             Self::InstanceTypes(none) => none.fmt(f),

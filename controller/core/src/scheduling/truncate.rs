@@ -1,7 +1,7 @@
 //! `minValues`, and limiting a launch list to its cheapest types (core spec §1.11).
 
 use super::reason::MinValuesUnmet;
-use crate::catalog::{self, InstanceType};
+use crate::catalog::InstanceType;
 use crate::requirements::Requirements;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,14 +44,13 @@ pub(super) fn min_values<'a>(
     })
 }
 
-/// The cheapest types, at most [`MAX_INSTANCE_TYPES`], cheapest first. Unless `min_values_are_optional`, fails when they
+/// The first of types that are in order of price, at most [`MAX_INSTANCE_TYPES`]. Unless `min_values_are_optional`, fails when they
 /// no longer offer the values asked for.
 pub(super) fn truncate(
     mut types: Vec<Arc<InstanceType>>,
     requirements: &Requirements,
     min_values_are_optional: bool,
 ) -> Result<Vec<Arc<InstanceType>>, MinValuesUnmet> {
-    catalog::order_by_price(&mut types, requirements);
     types.truncate(MAX_INSTANCE_TYPES);
     if min_values_are_optional {
         return Ok(types);

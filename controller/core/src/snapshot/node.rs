@@ -1,6 +1,8 @@
 //! A Node and its NodeClaim as one (core spec §4.4): which labels, taints and capacity count while the node is coming up.
 
 use crate::quantity::Quantity;
+use crate::requirement::Requirement;
+use crate::requirements::Requirements;
 use crate::resources::{NODES, Resources};
 use crate::taints;
 use controller_api::{HasConditions, NodeClaim, conditions, labels};
@@ -30,6 +32,7 @@ struct Parsed {
     name: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+    requirements: Requirements,
     taints: Vec<Taint>,
     capacity: Resources,
     allocatable: Resources,
@@ -86,6 +89,11 @@ impl StateNode {
     /// Labels: the Node's if it has registered or has no NodeClaim, else the NodeClaim's.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.parsed.labels
+    }
+
+    /// The labels as requirements, the host name among them.
+    pub fn requirements(&self) -> &Requirements {
+        &self.parsed.requirements
     }
 
     /// Annotations, from the same object as the labels.
@@ -185,9 +193,14 @@ impl Parsed {
         // Until the node is initialized its own figures may be missing or zero: extended resources register late.
         let expected = claim_status.filter(|_| !is_initialized(node, claim));
         let capacity = resources(status.and_then(|s| s.capacity.as_ref()), expected.map(|s| &s.capacity));
+        let name = named_by.or(node_metadata).and_then(|m| m.name.clone()).unwrap_or_default();
+        let labels = metadata.and_then(|m| m.labels.clone()).unwrap_or_default();
+        let hostname = labels.get(labels::HOSTNAME_LABEL).unwrap_or(&name);
         Self {
-            name: named_by.or(node_metadata).and_then(|m| m.name.clone()).unwrap_or_default(),
-            labels: metadata.and_then(|m| m.labels.clone()).unwrap_or_default(),
+            requirements: Requirements::from_labels(&labels)
+                .with(Requirement::equals(labels::HOSTNAME_LABEL, hostname.as_str())),
+            name,
+            labels,
             annotations: metadata.and_then(|m| m.annotations.clone()).unwrap_or_default(),
             taints: taints_that_count(node, claim),
             capacity: capacity.with(NODES, Quantity::units(1)),

@@ -1,357 +1,440 @@
 //! Where pods of one kind are, by domain, and what that leaves open for the next pod (core spec §3.9).
 //!
-//! A domain is a value of a label: a zone, a host. A [`Count`] counts the pods of one namespace and selector in every
+//! A domain is a value of a label: a zone, a host. A [`Group`] counts the pods of some namespaces and a selector in every
 //! domain of one label: first those that run, then those that the pass places. Pods that want the same counted share one.
-//! The loop asks [`Topology::choices`] before it places a pod and tells [`Topology::record`] after.
-//!
-//! Only spread constraints are known so far. Affinity between pods will count in the same way and have its own answer to
-//! which domains are open.
+//! Before a pod is placed, [`Topology::openings`] works out once what is open to it anywhere; whether one node is among
+//! that is then a look at a bit. [`Topology::record`] takes note of where it went.
 
-mod spread;
+mod domains;
+mod group;
+mod opening;
+mod survey;
+mod unsatisfiable;
 
-pub(super) use spread::Spread;
-pub use spread::SpreadUnsatisfiable;
+pub(super) use group::Rule;
+pub(super) use opening::{Bounds, Closed, Constraint, Kind, Openings, Reach};
+pub(super) use unsatisfiable::placeholder;
+pub use unsatisfiable::{TopologyKind, TopologyUnsatisfiable};
 
-use super::preferences::Wishes;
-use crate::catalog::CapacityType;
-use crate::requirement::{Operator, Requirement};
-use crate::requirements::{AllowUndefined, Incompatible, Requirements};
-use crate::selector;
-use crate::snapshot::{MatchExpressions, Pod, PodName, Pool, Snapshot, SpreadConstraint, StateNode, node_class_label};
-use crate::taints;
+use super::bits::Bits;
+use super::sets::{SetId, Sets};
+use crate::requirement::Requirement;
+use crate::requirements::Requirements;
+use crate::snapshot::{AffinityTerm, Namespace, Pod, PodName, Pool, Snapshot, SpreadConstraint};
 use controller_api::labels;
-use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use domains::Domains;
+use group::{Filter, Group, Selection};
+use k8s_openapi::api::core::v1::{Taint, Toleration};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::rc::Rc;
+use survey::{LabelSets, Survey};
 
-/// At most this many combinations of domains are tried on one node. Six zones in three markets are 18; a label with
-/// hundreds of values would make every pod that fits nowhere cost hundreds of looks at every instance type.
-const MAX_CHOICES: usize = 100;
+/// Place of a label among those that pods are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KeyId(usize);
 
-/// All counts of one pass.
-pub(super) struct Topology {
-    counts: Vec<Count>,
-    /// For each pod with constraints, one entry per constraint: the count, and the count once the pod tolerates taints
-    /// that are only preferences.
-    counted_by: BTreeMap<PodName, Vec<[usize; 2]>>,
+/// Place of a group among those of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupId(usize);
+
+/// The number of a namespace with pod labels: what decides which groups count a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LabelsId(usize);
+
+/// A node, existing or planned, by its place among the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HostId(pub(super) usize);
+
+/// All groups of one pass.
+pub(super) struct Topology<'a> {
+    namespaces: &'a BTreeMap<String, Namespace>,
+    pools: Vec<&'a Pool>,
+    survey: Survey<'a>,
+    label_sets: LabelSets<'a>,
+    keys: Vec<Key<'a>>,
+    groups: Vec<Group>,
+    /// For each set of labels, the groups that count pods with them.
+    counted_in: Vec<Vec<GroupId>>,
+    /// Groups of pods that others must keep away from, because those want it so.
+    inverse: Vec<GroupId>,
+    hosts: Vec<Host<'a>>,
+    /// Which of a label's domains a set of requirements allows, and how many there were when that was worked out.
+    allowed: BTreeMap<(KeyId, SetId), (usize, Rc<Bits>)>,
 }
 
-/// A node, existing or planned, as a place in the topology.
-pub(super) struct Place<'a> {
-    /// What its labels may be.
-    pub(super) requirements: &'a Requirements,
-    /// Whether it can still get a label that it does not name.
-    pub(super) allow: AllowUndefined,
+/// A label whose values are domains.
+struct Key<'a> {
+    label: String,
+    is_hostname: bool,
+    /// What can be built.
+    of_pools: Domains<'a>,
+    /// Every domain heard of. Of host names, those of [`Topology::hosts`] come first.
+    names: Vec<String>,
+    numbers: BTreeMap<String, usize>,
+    /// The domain of each node that exists.
+    of_nodes: Vec<Option<usize>>,
 }
 
-/// Why a place has no domain open for a pod.
-pub(super) enum Closed {
-    /// This one of the pod's spread constraints.
-    Spread(usize),
-    /// The place will not have the label that is spread over.
-    NoLabel(Incompatible),
+/// A node as the topology sees it.
+struct Host<'a> {
+    taints: &'a [Taint],
+    labels: HostLabels,
+    pods: BTreeMap<LabelsId, u32>,
 }
 
-/// What a count counts.
-#[derive(PartialEq)]
-struct Counted {
-    topology_key: String,
-    namespace: String,
-    selector: Option<LabelSelector>,
-    nodes: CountedNodes,
+/// What is known of a node's labels.
+enum HostLabels {
+    /// All of them.
+    Existing(Rc<Requirements>),
+    /// What the plan leaves open.
+    Planned(SetId),
 }
 
-/// The nodes that take part in a count.
-#[derive(PartialEq)]
-struct CountedNodes {
-    /// Node selector and alternatives of required node affinity, unless the constraint ignores them.
-    affinity: Option<(BTreeMap<String, String>, Vec<MatchExpressions>)>,
-    /// Tolerations, if the constraint honours taints.
-    tolerations: Option<Vec<Toleration>>,
+/// A place for a pod.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// The node that exists.
+    Existing(HostId),
+    /// A planned node, with what its labels would be.
+    Planned(HostId, SetId),
 }
 
-/// How many of some pods are in each domain of one label. A domain that is not listed is not known.
-struct Count {
-    counted: Counted,
-    /// What the nodes that take part must have: one of these. Empty: no such condition.
-    alternatives: Vec<Requirements>,
-    domains: BTreeMap<String, u32>,
-}
-
-impl Topology {
-    /// Counts for the constraints of `pods`. Pods in `moving` are on their way to another place and not counted where
-    /// they are.
-    pub(super) fn new(
-        snapshot: &Snapshot,
-        pools: &[&Pool],
-        pods: &[Arc<Pod>],
-        moving: &BTreeSet<&PodName>,
-        some_pool_has_preferred_taints: bool,
-    ) -> Self {
-        let mut topology = Self { counts: Vec::new(), counted_by: BTreeMap::new() };
-        if pods.iter().all(|pod| pod.topology_spread.is_empty()) {
-            return topology;
-        }
-        let survey = Survey::new(snapshot, moving);
-        let mut universe: BTreeMap<&str, Domains<'_>> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| !pod.topology_spread.is_empty()) {
-            let mut tolerant = pod.tolerations.clone();
-            if some_pool_has_preferred_taints {
-                tolerant.push(super::preferences::tolerate_preferred_taints());
-            }
-            let entry = pod.topology_spread.iter().map(|constraint| {
-                let key = constraint.topology_key.as_str();
-                let known = universe.entry(key).or_insert_with(|| Domains::of_pools(key, pools));
-                [&pod.tolerations, &tolerant]
-                    .map(|tolerations| topology.count(Counted::by(pod, constraint, tolerations), known, &survey))
-            });
-            let entry = entry.collect();
-            topology.counted_by.insert(pod.name.clone(), entry);
-        }
+impl<'a> Topology<'a> {
+    /// With the groups of required anti-affinity of pods that run. Pods in `moving` are on their way to another place and
+    /// not counted where they are.
+    pub(super) fn new(snapshot: &'a Snapshot, pools: &[&'a Pool], moving: &BTreeSet<&PodName>) -> Self {
+        let mut topology = Self {
+            namespaces: &snapshot.namespaces,
+            pools: pools.to_vec(),
+            survey: Survey::default(),
+            label_sets: LabelSets::default(),
+            keys: Vec::new(),
+            groups: Vec::new(),
+            counted_in: Vec::new(),
+            inverse: Vec::new(),
+            hosts: Vec::new(),
+            allowed: BTreeMap::new(),
+        };
+        topology.survey = Survey::new(snapshot, moving, &mut topology.label_sets);
+        topology.counted_in.resize_with(topology.label_sets.len(), Vec::new);
         topology
     }
 
-    /// The count of that kind, counted now if it is the first.
-    fn count(&mut self, counted: Counted, known: &Domains<'_>, survey: &Survey<'_>) -> usize {
-        if let Some(index) = self.counts.iter().position(|count| count.counted == counted) {
-            return index;
-        }
-        let mut count = Count::new(counted, known);
-        survey.add_to(&mut count);
-        self.counts.push(count);
-        self.counts.len() - 1
+    /// Adds a node that exists.
+    pub(super) fn add_existing(&mut self, taints: &'a [Taint], labels: Rc<Requirements>) -> HostId {
+        self.hosts.push(Host { taints, labels: HostLabels::Existing(labels), pods: BTreeMap::new() });
+        HostId(self.hosts.len() - 1)
     }
 
-    /// The pod's spread constraints with the counts they go by.
-    pub(super) fn spread_of<'p>(&self, pod: &'p Pod) -> Vec<Spread<'p>> {
-        let counted_by = self.counted_by.get(&pod.name).into_iter().flatten();
-        let spread = pod.topology_spread.iter().zip(counted_by);
-        spread
-            .map(|(constraint, [count, tolerant])| Spread { constraint, count: *count, tolerant_count: *tolerant })
-            .collect()
+    /// Adds a node that is planned; called when it gets its first pod.
+    pub(super) fn add_planned(&mut self, taints: &'a [Taint], set: SetId) -> HostId {
+        self.hosts.push(Host { taints, labels: HostLabels::Planned(set), pods: BTreeMap::new() });
+        HostId(self.hosts.len() - 1)
     }
 
-    /// What a place would have to be for the pod to be spread as it wants: each answer names one domain per label, those
-    /// with the fewest pods first, equals by name (markets in the order in which launches prefer them). At least one
-    /// answer; for a pod without constraints one that asks for nothing.
-    pub(super) fn choices(&self, wishes: &Wishes<'_>, place: &Place<'_>) -> Result<Vec<Requirements>, Closed> {
-        let mut open: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
-        for (index, spread) in wishes.spread.iter().enumerate() {
-            let domains = self.counts[spread.count].open(spread, wishes, place);
-            let key = spread.constraint.topology_key.as_str();
-            let both = match open.remove(key) {
-                None => domains.into_iter().map(|(domain, count)| (domain, vec![count])).collect(),
-                Some(mut others) => {
-                    others.retain(|domain, _| domains.contains_key(domain));
-                    others.iter_mut().for_each(|(domain, counts)| counts.extend(domains.get(domain)));
-                    others
+    /// The host that the next planned node will be.
+    pub(super) fn next_host(&self) -> HostId {
+        HostId(self.hosts.len())
+    }
+
+    /// Takes pods that run and forbid others near them into account: to be called when all nodes that exist are known.
+    pub(super) fn add_running_anti_affinity(&mut self) {
+        for (pod, node) in std::mem::take(&mut self.survey.forbidding) {
+            for term in &pod.affinity.required_anti {
+                let group = self.inverse_group(pod, term);
+                let key = self.groups[group.0].key;
+                if let Some(domain) = self.survey.domain(node, &self.keys[key.0].label).map(str::to_owned) {
+                    let number = self.domain(key, &domain);
+                    self.groups[group.0].add(number, 1);
                 }
-            };
-            if both.is_empty() {
-                return Err(Closed::Spread(index));
-            }
-            open.insert(key, both);
-        }
-        let mut choices = vec![Requirements::new()];
-        for (key, domains) in open {
-            let mut domains: Vec<(Vec<u32>, Option<CapacityType>, &str)> =
-                domains.into_iter().map(|(domain, counts)| (counts, market(key, domain), domain)).collect();
-            domains.sort();
-            let with = |choice: &Requirements, domain: &str| choice.clone().with(Requirement::equals(key, domain));
-            choices = choices
-                .iter()
-                .flat_map(|choice| domains.iter().map(move |(_, _, domain)| with(choice, domain)))
-                .take(MAX_CHOICES)
-                .collect();
-        }
-        // All choices name the same labels.
-        choices.first().map_or(Ok(()), |choice| labelled(wishes, place, choice)).map_err(Closed::NoLabel)?;
-        Ok(choices)
-    }
-
-    /// The facts behind [`Closed::Spread`].
-    pub(super) fn explain(&self, wishes: &Wishes<'_>, index: usize, place: &Place<'_>) -> SpreadUnsatisfiable {
-        let spread = &wishes.spread[index];
-        self.counts[spread.count].explain(spread, wishes, place)
-    }
-
-    /// Takes note that the pod was placed there.
-    pub(super) fn record(&mut self, pod: &Pod, taints: &[Taint], requirements: &Requirements) {
-        for count in &mut self.counts {
-            // As long as a node may still come up in several domains the pod is counted in none.
-            let domain = requirements.get(&count.counted.topology_key).and_then(Requirement::single_value);
-            if let Some(domain) = domain.filter(|_| count.counts(pod) && count.includes(taints, requirements)) {
-                count.add(domain, 1);
             }
         }
     }
-}
 
-/// Whether the place has, or will have, the labels that the choice names. A pod's own requirement gives one to a planned
-/// node.
-fn labelled(wishes: &Wishes<'_>, place: &Place<'_>, choice: &Requirements) -> Result<(), Incompatible> {
-    let is_planned = place.allow == AllowUndefined::WellKnown;
-    let is_known = |key: &str| place.requirements.contains(key) || (is_planned && wishes.requirements.contains(key));
-    let missing: Requirements = choice.iter().filter(|domain| !is_known(domain.key())).cloned().collect();
-    place.requirements.compatible(&missing, place.allow)
-}
+    /// Constraints of pods with these labels that others want.
+    pub(super) fn inverse_of(&self, labels: LabelsId) -> Vec<Constraint> {
+        let (namespace, labels) = self.label_sets.get(labels);
+        let meant = self.inverse.iter().filter(|group| self.groups[group.0].selects(namespace, labels));
+        meant.map(|group| Constraint { group: *group, kind: Kind::Apart, counts_itself: false }).collect()
+    }
 
-fn market(key: &str, domain: &str) -> Option<CapacityType> {
-    if key == labels::CAPACITY_TYPE_LABEL { CapacityType::from_label(domain) } else { None }
-}
+    /// Whether the group counts pods with these labels.
+    pub(super) fn counts(&self, group: GroupId, labels: LabelsId) -> bool {
+        let (namespace, labels) = self.label_sets.get(labels);
+        self.groups[group.0].selects(namespace, labels)
+    }
 
-impl Counted {
-    fn by(pod: &Pod, constraint: &SpreadConstraint, tolerations: &[Toleration]) -> Self {
-        Self {
-            topology_key: constraint.topology_key.clone(),
-            namespace: pod.name.namespace.clone(),
+    /// The number of the pod's namespace and labels.
+    pub(super) fn labels_of(&mut self, pod: &'a Pod) -> LabelsId {
+        let (id, is_new) = self.label_sets.number(pod);
+        if is_new {
+            let (namespace, labels) = self.label_sets.get(id);
+            let counted = (0..self.groups.len()).map(GroupId);
+            let counted = counted.filter(|g| !self.inverse.contains(g) && self.groups[g.0].selects(namespace, labels));
+            let counted = counted.collect();
+            self.counted_in.push(counted);
+        }
+        id
+    }
+
+    /// The group of a spread constraint of a pod with these tolerations.
+    pub(super) fn spread_group(
+        &mut self,
+        sets: &Sets,
+        pod: &Pod,
+        constraint: &SpreadConstraint,
+        tolerations: &[Toleration],
+    ) -> GroupId {
+        let filter = Filter::of(pod, constraint, tolerations);
+        let selection = Selection {
+            namespaces: BTreeSet::from([pod.name.namespace.clone()]),
             selector: constraint.selector.clone(),
-            nodes: CountedNodes {
-                affinity: constraint.honors_affinity.then(|| (pod.node_selector.clone(), pod.required_terms.clone())),
-                tolerations: constraint.honors_taints.then(|| tolerations.to_vec()),
-            },
-        }
-    }
-}
-
-impl Count {
-    /// With the domains that pools can build, all of them empty.
-    fn new(counted: Counted, known: &Domains<'_>) -> Self {
-        let alternatives = match &counted.nodes.affinity {
-            None => vec![],
-            Some((selector, terms)) => {
-                let selector = Requirements::from_labels(selector);
-                let with_term = |term: &MatchExpressions| {
-                    term.requirements.iter().fold(selector.clone(), |all, requirement| all.with(requirement.clone()))
-                };
-                if terms.is_empty() { vec![selector.clone()] } else { terms.iter().map(with_term).collect() }
-            }
+            counts_all_running: constraint.selector.is_none(),
         };
-        let domains = known.open_to(counted.nodes.tolerations.as_deref());
-        let domains = domains.map(|domain| (domain.to_owned(), 0)).collect();
-        Self { counted, alternatives, domains }
+        let seeds = constraint.honors_taints.then(|| tolerations.to_vec());
+        self.group(sets, &constraint.topology_key, Rule::Spread, selection, Some(filter), seeds)
     }
 
-    /// Whether a pod that is placed is one of those counted.
-    fn counts(&self, pod: &Pod) -> bool {
-        self.counted.namespace == pod.name.namespace
-            && self.counted.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
+    /// The group of a term of the pod's affinity or anti-affinity to other pods.
+    pub(super) fn affinity_group(&mut self, sets: &Sets, pod: &Pod, term: &AffinityTerm, rule: Rule) -> GroupId {
+        let selection = self.selection(pod, term);
+        // Upstream looks at taints here, whatever the pod says: what it cannot reach is no domain to bootstrap in.
+        let seeds = self.pools.iter().any(|pool| !pool.taints().is_empty()).then(|| pod.tolerations.clone());
+        self.group(sets, &term.topology_key, rule, selection, None, seeds)
     }
 
-    /// Whether a pod that runs is one of those counted. Without a selector every pod of the namespace is, as upstream has
-    /// it.
-    fn counts_running(&self, pod: &Pod) -> bool {
-        self.counted.namespace == pod.name.namespace
-            && self.counted.selector.as_ref().is_none_or(|selector| selector::matches(selector, &pod.labels))
-    }
-
-    /// Whether a node of these taints and labels takes part.
-    fn includes(&self, taints: &[Taint], requirements: &Requirements) -> bool {
-        let meets = |wanted: &Requirements| requirements.is_compatible(wanted, AllowUndefined::None);
-        (self.alternatives.is_empty() || self.alternatives.iter().any(meets))
-            && self.counted.nodes.tolerations.as_ref().is_none_or(|t| taints::tolerates(taints, t).is_ok())
-    }
-
-    fn add(&mut self, domain: &str, pods: u32) {
-        match self.domains.get_mut(domain) {
-            Some(count) => *count += pods,
-            None => drop(self.domains.insert(domain.to_owned(), pods)),
+    /// The group of pods that must not meet those which the pod's term selects.
+    pub(super) fn inverse_group(&mut self, pod: &Pod, term: &AffinityTerm) -> GroupId {
+        let selection = self.selection(pod, term);
+        let key = self.key(&term.topology_key);
+        let known = |g: &&GroupId| self.groups[g.0].key == key && self.groups[g.0].selection == selection;
+        if let Some(known) = self.inverse.iter().find(known) {
+            return *known;
         }
+        let mut group = Group::new(key, Rule::AntiAffinity, selection, None, None);
+        let reachable: Vec<String> = self.keys[key.0].of_pools.open_to(None).map(str::to_owned).collect();
+        reachable.iter().for_each(|domain| group.know(self.domain(key, domain)));
+        let nodes: Vec<usize> = self.keys[key.0].of_nodes.iter().copied().flatten().collect();
+        nodes.iter().for_each(|domain| group.know(*domain));
+        self.groups.push(group);
+        self.inverse.push(GroupId(self.groups.len() - 1));
+        GroupId(self.groups.len() - 1)
     }
-}
 
-/// The domains of one label that nodes of the pools can come up in, each with the taints it has to be tolerated with.
-struct Domains<'a>(BTreeMap<String, Vec<&'a [Taint]>>);
+    fn selection(&self, pod: &Pod, term: &AffinityTerm) -> Selection {
+        let mut namespaces: BTreeSet<String> = term.namespaces.iter().cloned().collect();
+        match &term.namespace_selector {
+            Some(selector) => {
+                let selected = |labels| crate::selector::matches(selector, labels);
+                let selected = self.namespaces.iter().filter(|(_, namespace)| selected(&namespace.labels));
+                namespaces.extend(selected.map(|(name, _)| name.clone()));
+            }
+            None if namespaces.is_empty() => drop(namespaces.insert(pod.name.namespace.clone())),
+            None => {}
+        }
+        Selection { namespaces, selector: term.selector.clone(), counts_all_running: false }
+    }
 
-impl<'a> Domains<'a> {
-    /// Every value that a pool's requirements and one of its instance types list together. Values that a pool excludes
-    /// count too where its types say nothing, as upstream has it.
-    fn of_pools(key: &str, pools: &[&'a Pool]) -> Self {
-        let mut domains: BTreeMap<String, Vec<&'a [Taint]>> = BTreeMap::new();
-        // Under an alias no node carries the label.
-        let is_alias = labels::normalize(key) != key;
-        for pool in pools.iter().filter(|pool| !is_alias && !pool.instance_types.is_empty() && !is_own_label(key, pool))
-        {
-            let declared = pool.requirements().get_or_any(key);
-            let mut values = BTreeSet::new();
-            for instance_type in &pool.instance_types {
-                match instance_type.requirements.get(key) {
-                    Some(requirement) => values.extend(requirement.intersection(&declared).values().iter().cloned()),
-                    None => values.extend(declared.values().iter().cloned()),
+    /// The group of that kind, counted now if it is the first. `seeds`: tolerations that a domain's taints must be covered
+    /// by for it to be known.
+    fn group(
+        &mut self,
+        sets: &Sets,
+        label: &str,
+        rule: Rule,
+        selection: Selection,
+        filter: Option<Filter>,
+        seeds: Option<Vec<Toleration>>,
+    ) -> GroupId {
+        let key = self.key(label);
+        let is_it = |group: &Group| group.is(key, rule, &selection, filter.as_ref(), seeds.as_deref());
+        let known = (0..self.groups.len()).find(|i| is_it(&self.groups[*i]) && !self.inverse.contains(&GroupId(*i)));
+        if let Some(known) = known {
+            return GroupId(known);
+        }
+        let mut group = Group::new(key, rule, selection, filter, seeds);
+        self.count(sets, &mut group);
+        self.groups.push(group);
+        let id = GroupId(self.groups.len() - 1);
+        for (labels, counted) in self.counted_in.iter_mut().enumerate() {
+            let (namespace, labels) = self.label_sets.get(LabelsId(labels));
+            if self.groups[id.0].selects(namespace, labels) {
+                counted.push(id);
+            }
+        }
+        id
+    }
+
+    /// Counts what runs, and what the pass has placed so far.
+    fn count(&mut self, sets: &Sets, group: &mut Group) {
+        let key = group.key;
+        let label = self.keys[key.0].label.clone();
+        let seeds = group.seeds.clone();
+        let reachable: Vec<String> =
+            self.keys[key.0].of_pools.open_to(seeds.as_deref()).map(str::to_owned).collect();
+        for domain in reachable {
+            group.know(self.domain(key, &domain));
+        }
+        let parts: Vec<bool> = self.survey.nodes.iter().map(|node| group.includes(node.taints, &node.requirements)).collect();
+        for (index, node) in self.survey.nodes.iter().enumerate().filter(|(index, _)| parts[*index]) {
+            if let Some(domain) = node.state.labels().get(&label).filter(|_| !node.state.is_marked_for_deletion()) {
+                let number = number_of(&mut self.keys[key.0], domain);
+                group.know(number);
+            }
+            let counted: u32 = node
+                .pods
+                .iter()
+                .filter(|(labels, _)| {
+                    let (namespace, labels) = self.label_sets.get(**labels);
+                    group.selects_running(namespace, labels)
+                })
+                .map(|(_, pods)| *pods)
+                .sum();
+            if counted > 0
+                && let Some(domain) = self.survey.domain(index, &label)
+            {
+                let number = number_of(&mut self.keys[key.0], domain);
+                group.add(number, counted);
+            }
+        }
+        for host in (0..self.hosts.len()).map(HostId) {
+            let placed: Vec<(LabelsId, u32)> = self.hosts[host.0].pods.iter().map(|(id, pods)| (*id, *pods)).collect();
+            for (labels, pods) in placed {
+                let (namespace, labels) = self.label_sets.get(labels);
+                if group.selects(namespace, labels) && self.takes_part(sets, group, host) {
+                    for domain in self.landing(sets, group, host) {
+                        group.add(domain, pods);
+                    }
                 }
             }
-            if declared.operator() == Operator::In {
-                values.extend(declared.values().iter().cloned());
-            }
-            for value in values {
-                domains.entry(value).or_default().push(pool.taints());
-            }
         }
-        Self(domains)
     }
 
-    /// Those that someone with these tolerations can reach; all if taints do not matter.
-    fn open_to<'d>(&'d self, tolerations: Option<&'d [Toleration]>) -> impl Iterator<Item = &'d str> {
-        let is_open = move |taints: &[&[Taint]]| {
-            tolerations.is_none_or(|tolerations| taints.iter().any(|t| taints::tolerates(t, tolerations).is_ok()))
+    /// Takes note that a pod was placed on a host; a planned one is of `set` from now on.
+    pub(super) fn record(&mut self, sets: &Sets, host: HostId, set: Option<SetId>, labels: LabelsId, forbids: &[GroupId]) {
+        if let Some(set) = set {
+            self.hosts[host.0].labels = HostLabels::Planned(set);
+        }
+        *self.hosts[host.0].pods.entry(labels).or_default() += 1;
+        for index in 0..self.counted_in[labels.0].len() {
+            let id = self.counted_in[labels.0][index];
+            if self.takes_part(sets, &self.groups[id.0], host) {
+                self.add_landing(sets, id, host);
+            }
+        }
+        for id in forbids {
+            self.add_landing(sets, *id, host);
+        }
+    }
+
+    fn add_landing(&mut self, sets: &Sets, id: GroupId, host: HostId) {
+        for domain in self.landing_of(sets, self.groups[id.0].key, self.groups[id.0].rule, host) {
+            self.groups[id.0].add(domain, 1);
+        }
+    }
+
+    fn landing(&mut self, sets: &Sets, group: &Group, host: HostId) -> Vec<usize> {
+        self.landing_of(sets, group.key, group.rule, host)
+    }
+
+    /// The domains that a pod on the host counts in. As long as a planned node may still come up in several, it counts in
+    /// none, except for pods that keep others away: those may end up in any.
+    fn landing_of(&mut self, sets: &Sets, key: KeyId, rule: Rule, host: HostId) -> Vec<usize> {
+        if self.keys[key.0].is_hostname {
+            return vec![host.0];
+        }
+        let requirement: Requirement = match &self.hosts[host.0].labels {
+            HostLabels::Existing(_) => return self.keys[key.0].of_nodes[host.0].into_iter().collect(),
+            HostLabels::Planned(set) => match sets.get(*set).get(&self.keys[key.0].label) {
+                Some(requirement) if !requirement.is_complement() => requirement.clone(),
+                _ => return vec![],
+            },
         };
-        self.0.iter().filter(move |(_, taints)| is_open(taints)).map(|(domain, _)| domain.as_str())
-    }
-}
-
-/// Labels that the controller itself gives to a pool's nodes. Upstream does not see domains in them, and pods spread over
-/// pools would otherwise wait for nodes of pools they cannot use.
-fn is_own_label(key: &str, pool: &Pool) -> bool {
-    let class = &pool.object.spec.template.spec.node_class_ref;
-    key == labels::NODE_POOL_LABEL || key == node_class_label(&class.group, &class.kind)
-}
-
-/// Nodes that exist, with the pods on them that stay.
-struct Survey<'a>(Vec<Surveyed<'a>>);
-
-struct Surveyed<'a> {
-    state: &'a StateNode,
-    node: &'a Node,
-    requirements: Requirements,
-    pods: Vec<&'a Arc<Pod>>,
-}
-
-impl<'a> Survey<'a> {
-    fn new(snapshot: &'a Snapshot, moving: &BTreeSet<&PodName>) -> Self {
-        let bound = snapshot.pods_by_node();
-        let nodes = snapshot.nodes.values().filter_map(|state| Some((state, state.node.as_deref()?)));
-        let surveyed = nodes.map(|(state, node)| {
-            let pods = state.node_name().and_then(|name| bound.get(name)).into_iter().flatten().copied();
-            Surveyed {
-                state,
-                node,
-                requirements: Requirements::from_labels(node.metadata.labels.iter().flatten()),
-                pods: pods.filter(|pod| pod.is_active() && !moving.contains(&pod.name)).collect(),
-            }
-        });
-        Self(surveyed.collect())
+        if rule != Rule::AntiAffinity && requirement.single_value().is_none() {
+            return vec![];
+        }
+        requirement.values().iter().map(|domain| self.domain(key, domain)).collect()
     }
 
-    /// Adds the domains of nodes that stay, and counts the pods of all. A node counts by its own taints and labels, those
-    /// that pass while it starts included.
-    fn add_to(&self, count: &mut Count) {
-        let key = count.counted.topology_key.clone();
-        for Surveyed { state, node, requirements, pods } in &self.0 {
-            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-            if !count.includes(taints, requirements) {
-                continue;
-            }
-            if let Some(domain) = state.labels().get(&key).filter(|_| !state.is_marked_for_deletion()) {
-                count.add(domain, 0);
-            }
-            // A node is its own host even before its kubelet has said so.
-            let own_name = state.node_name().filter(|_| key == labels::HOSTNAME_LABEL);
-            let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(&key)).map(String::as_str);
-            let counted = pods.iter().filter(|pod| count.counts_running(pod)).count();
-            if let Some(domain) = label.or(own_name).filter(|_| counted > 0) {
-                count.add(domain, u32::try_from(counted).unwrap_or(u32::MAX));
+    fn takes_part(&self, sets: &Sets, group: &Group, host: HostId) -> bool {
+        let host = &self.hosts[host.0];
+        let labels = match &host.labels {
+            HostLabels::Existing(labels) => labels,
+            HostLabels::Planned(set) => sets.get(*set),
+        };
+        group.includes(host.taints, labels)
+    }
+
+    fn key(&mut self, label: &str) -> KeyId {
+        if let Some(known) = self.keys.iter().position(|key| key.label == label) {
+            return KeyId(known);
+        }
+        let is_hostname = label == labels::HOSTNAME_LABEL;
+        let mut key = Key {
+            label: label.to_owned(),
+            is_hostname,
+            of_pools: Domains::of_pools(label, &self.pools),
+            names: Vec::new(),
+            numbers: BTreeMap::new(),
+            of_nodes: Vec::new(),
+        };
+        let existing: Vec<Option<String>> = self
+            .hosts
+            .iter()
+            .filter_map(|host| match &host.labels {
+                HostLabels::Existing(labels) => {
+                    Some(labels.get(label).and_then(Requirement::single_value).map(str::to_owned))
+                }
+                HostLabels::Planned(_) => None,
+            })
+            .collect();
+        key.of_nodes = match is_hostname {
+            true => (0..existing.len()).map(Some).collect(),
+            false => existing.iter().map(|value| value.as_ref().map(|v| number_of(&mut key, v))).collect(),
+        };
+        if is_hostname {
+            for (number, name) in existing.into_iter().enumerate() {
+                let name = name.unwrap_or_default();
+                key.numbers.entry(name.clone()).or_insert(number);
+                key.names.push(name);
             }
         }
+        self.keys.push(key);
+        KeyId(self.keys.len() - 1)
     }
+
+    fn domain(&mut self, key: KeyId, domain: &str) -> usize {
+        number_of(&mut self.keys[key.0], domain)
+    }
+
+    /// Which of the label's domains the set allows.
+    fn allowed(&mut self, sets: &Sets, key: KeyId, set: SetId) -> Rc<Bits> {
+        let Key { names, label, .. } = &self.keys[key.0];
+        if let Some((seen, bits)) = self.allowed.get(&(key, set))
+            && *seen == names.len()
+        {
+            return Rc::clone(bits);
+        }
+        let requirement = sets.get(set).get(label);
+        let bits = Bits::of(names.len(), |domain| requirement.is_none_or(|requirement| requirement.has(&names[domain])));
+        let bits = Rc::new(bits);
+        self.allowed.insert((key, set), (names.len(), Rc::clone(&bits)));
+        bits
+    }
+}
+
+/// Host names that are no host's number are numbered from here: no pass has so many hosts.
+const FOREIGN_HOSTS: usize = 1 << 20;
+
+/// The number of a domain, new ones at the end.
+fn number_of(key: &mut Key<'_>, domain: &str) -> usize {
+    if let Some(known) = key.numbers.get(domain) {
+        return *known;
+    }
+    let number = if key.is_hostname { FOREIGN_HOSTS + key.numbers.len() } else { key.names.len() };
+    if !key.is_hostname {
+        key.names.push(domain.to_owned());
+    }
+    key.numbers.insert(domain.to_owned(), number);
+    number
 }
