@@ -393,6 +393,121 @@ fn the_checker_refuses_pods_that_are_not_spread() {
     });
 }
 
+/// Terms of affinity or anti-affinity that must hold.
+fn must(key: &str, app: &str) -> Value {
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}},
+    ]})
+}
+
+#[test]
+fn the_checker_refuses_pods_that_are_with_others_they_must_avoid_or_without_those_they_need() {
+    let given = json!({
+        "pools": {"default": {}},
+        "nodes": {"here": {"type": "m5.8xlarge", "pool": "default"}},
+        "pods": [
+            {"name": "db", "on": "here", "cpu": "1", "labels": {"app": "db"}, "affinity": {"podAntiAffinity": must("kubernetes.io/hostname", "noisy")}},
+            {"name": "noisy", "cpu": "1", "labels": {"app": "noisy"}},
+            {"name": "web", "cpu": "2", "labels": {"app": "web"}, "affinity": {"podAffinity": must(ZONE, "db")}},
+            {"name": "apart", "count": 2, "cpu": "3", "labels": {"app": "apart"}, "affinity": {"podAntiAffinity": must("kubernetes.io/hostname", "apart")}},
+        ],
+    });
+    let snapshot = world(&given).snapshot;
+    let good = schedule(&snapshot, &settings());
+    assert_eq!(check::schedule(&snapshot, &settings(), &good), []);
+    let noisy = World::pod_name("noisy");
+    assert!(good.unschedulable.is_empty() && !good.existing["here"].contains(&noisy), "{}", render(&good));
+    let broken = |expected: Rule, breaks: &dyn Fn(&mut Schedule)| {
+        let mut bad = good.clone();
+        breaks(&mut bad);
+        let found = check::schedule(&snapshot, &settings(), &bad);
+        assert!(found.iter().any(|violation| violation.rule == expected), "{expected:?} not among {found:?}");
+    };
+    let take = |s: &mut Schedule, name: &PodName| {
+        s.new_nodes.iter_mut().for_each(|node| node.pods.retain(|pod| pod != name));
+        s.existing.values_mut().for_each(|pods| pods.retain(|pod| pod != name));
+    };
+    // Next to a pod that runs and does not want it.
+    broken(Rule::AntiAffinity, &|s| {
+        take(s, &noisy);
+        s.existing.get_mut("here").unwrap().push(noisy.clone());
+    });
+    // Both of those that avoid each other in one place.
+    broken(Rule::AntiAffinity, &|s| {
+        for name in ["apart-01", "apart-02"].map(World::pod_name) {
+            take(s, &name);
+            s.new_nodes[0].pods.push(name);
+        }
+    });
+    // In another zone than the pods it has to be near.
+    broken(Rule::Affinity, &|s| {
+        let web = World::pod_name("web");
+        take(s, &web);
+        s.new_nodes[0].pods.push(web);
+        s.new_nodes[0].requirements.replace(Requirement::equals(ZONE, "us-west-2c"));
+    });
+}
+
+#[test]
+fn the_checker_refuses_volumes_out_of_reach_and_pods_left_out_for_nothing() {
+    let given = json!({
+        "pools": {"default": {}},
+        "nodes": {"here": {"type": "m5.8xlarge", "pool": "default"}},
+        "claims": {"data": {"zone": "us-west-2b"}, "logs": {"zone": "us-west-2a"}},
+        "attachLimits": {"here": 1},
+        "pods": [
+            {"name": "stateful", "cpu": "1", "claims": ["data"]},
+            {"name": "logger", "cpu": "1", "claims": ["logs"]},
+            {"name": "huge", "cpu": "999"},
+        ],
+    });
+    let snapshot = world(&given).snapshot;
+    let good = schedule(&snapshot, &settings());
+    assert_eq!(check::schedule(&snapshot, &settings(), &good), []);
+    assert_eq!(good.existing["here"], [World::pod_name("logger")], "{}", render(&good));
+    let broken = |snapshot: &Snapshot, expected: Rule, breaks: &dyn Fn(&mut Schedule)| {
+        let mut bad = good.clone();
+        breaks(&mut bad);
+        let found = check::schedule(snapshot, &settings(), &bad);
+        assert!(found.iter().any(|violation| violation.rule == expected), "{expected:?} not among {found:?}");
+    };
+    broken(&snapshot, Rule::Volumes, &|s| {
+        s.new_nodes[0].requirements.replace(Requirement::equals(ZONE, "us-west-2c"));
+    });
+    broken(&snapshot, Rule::Volumes, &|s| {
+        let moved = s.new_nodes.remove(0).pods;
+        s.existing.get_mut("here").unwrap().extend(moved);
+    });
+    broken(&snapshot, Rule::AttachLimit, &|s| {
+        let moved = s.new_nodes.remove(0).pods;
+        s.existing.get_mut("here").unwrap().extend(moved);
+    });
+    // The same refusal in a world where the pod is small.
+    let mut small = snapshot.clone();
+    let huge = World::pod_name("huge");
+    let pod = Arc::make_mut(small.pods.get_mut(&huge).unwrap());
+    pod.requests.set("cpu", "1".parse().unwrap());
+    broken(&small, Rule::NothingLeftOut, &|_| {});
+}
+
+#[test]
+fn the_checker_refuses_a_reservation_used_twice() {
+    let given = json!({
+        "pools": {"default": {}},
+        "reservations": {"cr-1": {"type": "m5.xlarge", "zone": "us-west-2a", "capacity": 1}},
+        "pods": [{"name": "web", "cpu": "3"}],
+    });
+    let snapshot = world(&given).snapshot;
+    let good = schedule(&snapshot, &settings());
+    assert_eq!(check::schedule(&snapshot, &settings(), &good), []);
+    let ids = "karpenter.k8s.aws/capacity-reservation-id";
+    assert_eq!(good.new_nodes[0].requirements.get(ids).unwrap().single_value(), Some("cr-1"), "{}", render(&good));
+    let mut bad = good.clone();
+    bad.new_nodes.push(good.new_nodes[0].clone());
+    let found = check::schedule(&snapshot, &settings(), &bad);
+    assert!(found.iter().any(|violation| violation.rule == Rule::Reservations), "{found:?}");
+}
+
 #[test]
 fn a_refusal_by_the_pods_own_wish_is_not_told_and_others_are() {
     let given = json!({"pools": {"default": {}}, "pods": [
@@ -452,12 +567,31 @@ mod random_worlds {
         let port = prop_oneof![4 => Just(Value::Null), 1 => Just(json!(80))];
         let constraints = proptest::collection::vec(constraint(), 0..=2);
         let app = proptest::sample::select(vec!["web", "api"]);
-        (100u32..9000, selector, tolerations, port, constraints, app).prop_map(
-            |(cpu, selector, tolerations, port, constraints, app)| {
-                json!({"cpu": format!("{cpu}m"), "nodeSelector": selector, "tolerations": tolerations, "hostPort": port,
+        (100u32..9000, selector, tolerations, port, constraints, app, affinity()).prop_map(
+            |(cpu, selector, tolerations, port, constraints, app, affinity)| {
+                json!({"affinity": affinity, "cpu": format!("{cpu}m"), "nodeSelector": selector, "tolerations": tolerations, "hostPort": port,
                     "labels": {"app": app}, "topologySpreadConstraints": constraints})
             },
         )
+    }
+
+    /// Nearness to pods or distance from them, required or only preferred.
+    fn affinity() -> impl Strategy<Value = Value> {
+        let one = (
+            proptest::sample::select(vec!["podAffinity", "podAntiAffinity"]),
+            proptest::sample::select(vec![ZONE, "kubernetes.io/hostname", "karpenter.sh/capacity-type"]),
+            proptest::sample::select(vec!["web", "api"]),
+            any::<bool>(),
+        );
+        let one = one.prop_map(|(kind, key, app, is_required)| {
+            let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+            match is_required {
+                true => json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}),
+                false => json!({kind: {"preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": term}]}}),
+            }
+        });
+        prop_oneof![2 => Just(Value::Null), 1 => one]
     }
 
     fn constraint() -> impl Strategy<Value = Value> {

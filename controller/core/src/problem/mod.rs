@@ -7,10 +7,12 @@
 
 mod answer;
 mod catalogue;
+mod explain;
 mod file;
 
 pub use answer::{answer, answer_of};
 pub use catalogue::Catalogue;
+pub use explain::explain;
 
 use crate::catalog::InstanceType;
 use crate::settings::{MinValuesPolicy, PreferencePolicy, Settings};

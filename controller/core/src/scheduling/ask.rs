@@ -86,7 +86,6 @@ pub(super) struct Surroundings<'s, 'a> {
     pub(super) topology: &'s mut Topology<'a>,
     pub(super) templates: &'s [Template<'a>],
     pub(super) existing: &'s [ExistingNode<'a>],
-    pub(super) settings: &'s Settings,
     pub(super) some_pool_has_preferred_taints: bool,
 }
 

@@ -269,9 +269,9 @@ impl<'a> Pass<'a> {
     }
 
     fn stage(&mut self, class: usize, stage: usize) -> Option<Rc<Ask>> {
-        let Self { sets, topology, templates, existing, settings, classes, .. } = self;
+        let Self { sets, topology, templates, existing, classes, .. } = self;
         let some_pool_has_preferred_taints = self.some_pool_has_preferred_taints;
-        let mut around = Surroundings { sets, topology, templates, existing, settings, some_pool_has_preferred_taints };
+        let mut around = Surroundings { sets, topology, templates, existing, some_pool_has_preferred_taints };
         classes[class].stage(stage, &mut around)
     }
 

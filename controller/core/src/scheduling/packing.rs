@@ -10,7 +10,7 @@ use super::reason::{MinValuesUnmet, Refusal};
 use super::reservations::Reservations;
 use super::sets::{SetId, Sets};
 use super::template::{SIMULATION_ONLY, Template};
-use super::topology::{Closed, HostId, Openings, Place, Reach, Topology, placeholder};
+use super::topology::{Closed, HostId, Openings, Reach, Topology, placeholder};
 use super::truncate::{self, MinValuesOutcome};
 use crate::host_ports::{self, HostPort};
 use crate::requirement::{Operator, Requirement};
@@ -147,7 +147,7 @@ impl Packing {
             places = named.filter_map(|place| bench.sets.together(labelled, place.set)).collect();
         }
         for place in places {
-            let choices = bench.topology.choices(bench.sets, openings, Place::Planned(self.host, place), reach);
+            let choices = bench.topology.choices(bench.sets, openings, (self.host, place), reach);
             let choices = match choices {
                 Ok(choices) => choices,
                 Err(closed) => {

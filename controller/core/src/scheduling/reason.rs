@@ -213,7 +213,8 @@ impl Unschedulable {
 }
 
 impl Refusal {
-    fn explain(&self) -> Option<String> {
+    /// A sentence of our own where the facts say more than upstream's words.
+    pub fn explain(&self) -> Option<String> {
         match self {
             Self::Limits { remaining } => {
                 Some(format!("its limits leave {remaining}, and every instance type has more than that."))
@@ -238,6 +239,29 @@ impl Refusal {
 }
 
 impl NoInstanceType {
+    /// Upstream's words, without what the pods asked for.
+    pub fn short(&self) -> String {
+        self.min_values.as_ref().map_or_else(|| self.prefix(), ToString::to_string)
+    }
+
+    /// What was asked and what there is, of types that fail by the rule.
+    pub fn facts(&self, rule: &TypeRule) -> Option<String> {
+        match rule {
+            TypeRule::Labels { key } => self.requirements.get(key).map(|wanted| format!("wanted: {wanted}")),
+            TypeRule::Resources { names } => {
+                let wanted = names.iter().map(|name| {
+                    let most = match self.largest.contains(name) {
+                        true => format!(", the largest has {}", self.largest.get(name)),
+                        false => String::new(),
+                    };
+                    format!("{} of {name} with DaemonSets{most}", self.resources.0.get(name))
+                });
+                Some(wanted.collect::<Vec<_>>().join("; "))
+            }
+            TypeRule::DaemonSetPort | TypeRule::Offering | TypeRule::MinValues => None,
+        }
+    }
+
     /// Upstream's words for the combination of criteria (core spec §3.12.2).
     fn prefix(&self) -> String {
         let Met { requirements, fits, offering, .. } = self.met;
@@ -337,6 +361,18 @@ impl fmt::Display for NoInstanceType {
         write!(f, ", requirements={}, resources=", self.requirements)?;
         let (least, most) = &self.resources;
         if least == most { write!(f, "{least}") } else { write!(f, "min={least}, max={most}") }
+    }
+}
+
+impl fmt::Display for TypeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Labels { key } => write!(f, "{key} does not fit"),
+            Self::DaemonSetPort => f.write_str("a DaemonSet's pod takes the port"),
+            Self::Resources { names } => write!(f, "not enough {}", names.join(", ")),
+            Self::Offering => f.write_str("not to be had now in the zones and markets allowed"),
+            Self::MinValues => f.write_str("would do, but there are too few different ones"),
+        }
     }
 }
 

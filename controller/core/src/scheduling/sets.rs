@@ -69,10 +69,4 @@ impl Sets {
         self.together.insert((present, wanted), both);
         both
     }
-
-    /// Like [`together`](Self::together) for labels that a decision gives to a node, which need not have been asked for.
-    pub(super) fn narrowed(&mut self, present: SetId, domains: &Requirement) -> Option<SetId> {
-        let wanted = self.number(Requirements::new().with(domains.clone()));
-        self.together(present, wanted)
-    }
 }

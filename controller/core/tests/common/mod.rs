@@ -2,10 +2,15 @@
 
 #![allow(dead_code, unreachable_pub)] // Each test program uses its part.
 
-use controller_core::catalog::{CapacityType, InstanceType};
+use controller_api::labels;
+use controller_core::catalog::{CapacityType, InstanceType, Offering, Reservation};
+use controller_core::requirement::{Operator, Requirement};
+use controller_core::requirements::Requirements;
 use controller_core::scheduling::{PlannedNode, Schedule};
 use controller_core::snapshot::builder::{self, World};
-use controller_core::snapshot::{PodName, Snapshot, StateNode};
+use controller_core::snapshot::{
+    Namespace, PersistentVolume, PodName, Snapshot, StateNode, Storage, StorageClass, VolumeClaim,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,6 +78,7 @@ pub fn world(given: &Value) -> World {
     let mut world = World::at(now);
     let exhausted: Vec<&str> = given["exhausted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let types: Vec<Arc<InstanceType>> = catalog().into_iter().map(|t| exhaust(t, &exhausted)).collect();
+    let types: Vec<Arc<InstanceType>> = types.into_iter().map(|t| reserve(t, &given["reservations"])).collect();
     for (name, requests) in entries(&given["daemonSets"]) {
         let mut spec = json!({"containers": [{"name": "main", "resources": {"requests": {"cpu": requests["cpu"]}}}]});
         for field in ["tolerations", "nodeSelector", "affinity"] {
@@ -97,8 +103,72 @@ pub fn world(given: &Value) -> World {
     for pod in given["pods"].as_array().into_iter().flatten() {
         add_pods(&mut world, pod);
     }
+    add_storage(&mut world, given);
+    for (name, labels) in entries(&given["namespaces"]) {
+        let labels = serde_json::from_value(labels).expect("labels");
+        world.snapshot.namespaces.insert(name, Namespace { labels });
+    }
     world
 }
+
+/// Claims by name: bound to a volume in `zone`, or of a class whose volumes are made in one of `classZones`, or of one that
+/// makes them anywhere; `attachLimits`: how many volumes a node takes.
+fn add_storage(world: &mut World, given: &Value) {
+    let mut storage = Storage::default();
+    let zones = |zones: &Value| -> Vec<Requirements> {
+        let zones = zones.as_array().into_iter().flatten().filter_map(Value::as_str);
+        zones.map(|zone| Requirements::new().with(Requirement::equals(ZONE, zone))).collect()
+    };
+    for (name, fields) in entries(&given["claims"]) {
+        let mut claim = VolumeClaim { class: Some(format!("class-of-{name}")), ..VolumeClaim::default() };
+        let driver = "ebs.csi.aws.com".to_owned();
+        let class = StorageClass { driver: driver.clone(), is_immediate: false, alternatives: zones(&fields["classZones"]) };
+        storage.classes.insert(format!("class-of-{name}"), class);
+        if fields["zone"].is_string() {
+            claim.volume = Some(format!("volume-of-{name}"));
+            claim.is_bind_completed = true;
+            let alternatives = zones(&json!([fields["zone"]]));
+            let volume = PersistentVolume { driver: Some(driver), alternatives, ..PersistentVolume::default() };
+            storage.volumes.insert(format!("volume-of-{name}"), volume);
+        }
+        claim.is_lost = fields["lost"] == json!(true);
+        storage.claims.insert(PodName::new("default", name), claim);
+    }
+    for (node, limit) in entries(&given["attachLimits"]) {
+        let limit = limit.as_u64().expect("a number") as usize;
+        storage.attach_limits.insert(node, BTreeMap::from([("ebs.csi.aws.com".to_owned(), limit)]));
+    }
+    world.snapshot.storage = Arc::new(storage);
+}
+
+/// Adds reservations by id, each of a `type` in a `zone` with a `capacity`.
+fn reserve(instance_type: Arc<InstanceType>, reservations: &Value) -> Arc<InstanceType> {
+    let mut changed = (*instance_type).clone();
+    for (id, fields) in entries(reservations) {
+        if fields["type"] != json!(changed.name) {
+            continue;
+        }
+        let zone = fields["zone"].as_str().expect("a zone").to_owned();
+        let given = [(ZONE, zone.as_str()), (labels::CAPACITY_TYPE_LABEL, "reserved"), (labels::CAPACITY_RESERVATION_ID_LABEL, &id)];
+        let requirements = given.iter().map(|(key, value)| Requirement::equals(key, *value)).collect();
+        let mut markets = changed.requirements.get_or_any(labels::CAPACITY_TYPE_LABEL).values().clone();
+        markets.insert("reserved".to_owned());
+        changed.requirements.replace(Requirement::new(labels::CAPACITY_TYPE_LABEL, Operator::In, markets));
+        changed.requirements.replace(Requirement::equals(labels::CAPACITY_RESERVATION_ID_LABEL, id.as_str()));
+        let capacity = fields["capacity"].as_u64().expect("a number") as u32;
+        changed.offerings.push(Offering {
+            requirements,
+            zone,
+            capacity_type: CapacityType::Reserved,
+            price: 0.000_000_01,
+            available: capacity > 0,
+            reservation: Some(Reservation { id, capacity }),
+        });
+    }
+    Arc::new(changed)
+}
+
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn entries(map: &Value) -> Vec<(String, Value)> {
     map.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -163,6 +233,12 @@ pub fn add_pods(world: &mut World, fields: &Value) {
         for field in
             ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priority", "resourceClaims"]
         {
+            spec[field] = fields[field].clone();
+        }
+        let claims = fields["claims"].as_array().into_iter().flatten();
+        let volumes = claims.map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
+        spec["volumes"] = volumes.collect::<Vec<_>>().into();
+        for field in ["initContainers", "overhead"] {
             spec[field] = fields[field].clone();
         }
         let metadata = json!({"labels": fields["labels"], "annotations": fields["annotations"],

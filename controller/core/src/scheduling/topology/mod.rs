@@ -90,15 +90,6 @@ enum HostLabels {
     Planned(SetId),
 }
 
-/// A place for a pod.
-#[derive(Clone, Copy)]
-pub(super) enum Place {
-    /// The node that exists.
-    Existing(HostId),
-    /// A planned node, with what its labels would be.
-    Planned(HostId, SetId),
-}
-
 impl<'a> Topology<'a> {
     /// With the groups of required anti-affinity of pods that run. Pods in `moving` are on their way to another place and
     /// not counted where they are.

@@ -3,7 +3,7 @@
 use super::super::bits::Bits;
 use super::super::sets::{SetId, Sets};
 use super::group::{Group, Rule};
-use super::{GroupId, HostId, Key, KeyId, Place, Topology};
+use super::{GroupId, HostId, Key, KeyId, Topology};
 use crate::catalog::CapacityType;
 use crate::requirement::{Operator, Requirement};
 use crate::requirements::Requirements;
@@ -151,18 +151,15 @@ impl Topology<'_> {
         filled.any(|(host, _)| key.name_of(host).is_some_and(|name| wanted.has(name)))
     }
 
-    /// What a place would have to be for the pod: each answer names domains for every label, those with the fewest pods
+    /// What a planned node of the set would have to be for the pod: each answer names domains for every label, those with the fewest pods
     /// first, equals by name (markets in the order in which launches prefer them). At least one answer.
     pub(in super::super) fn choices(
         &mut self,
         sets: &mut Sets,
         openings: &Openings,
-        place: Place,
+        (host, set): (HostId, SetId),
         reach: Reach,
     ) -> Result<Vec<Choice>, Closed> {
-        let host = match place {
-            Place::Existing(host) | Place::Planned(host, _) => host,
-        };
         for (index, rule) in &openings.hosts {
             if !self.host_is_open(rule, host) {
                 return Err(Closed(*index));
@@ -170,7 +167,7 @@ impl Topology<'_> {
         }
         let mut choices: Vec<Choice> = vec![Vec::new()];
         for open in &openings.keys {
-            let domains = self.domains_open(sets, open, place, reach)?;
+            let domains = self.domains_open(sets, open, set, reach)?;
             let options: Vec<SetId> = domains.iter().map(|bits| self.domain_set(sets, open.key, bits)).collect();
             let with = |choice: &Choice, option: SetId| choice.iter().copied().chain([option]).collect();
             choices = choices
@@ -207,17 +204,10 @@ impl Topology<'_> {
         &mut self,
         sets: &Sets,
         open: &OpenKey,
-        place: Place,
+        set: SetId,
         reach: Reach,
     ) -> Result<Vec<Bits>, Closed> {
-        let here = match place {
-            Place::Planned(_, set) => (*self.allowed(sets, open.key, set)).clone(),
-            Place::Existing(host) => {
-                let mut here = Bits::default();
-                self.keys[open.key.0].of_nodes[host.0].into_iter().for_each(|domain| here.insert(domain));
-                here
-            }
-        };
+        let here = (*self.allowed(sets, open.key, set)).clone();
         let mut left = here.clone();
         for (index, bits) in &open.fixed {
             left.keep(bits);

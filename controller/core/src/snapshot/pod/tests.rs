@@ -205,16 +205,28 @@ fn requirements_take_the_first_required_and_the_heaviest_preferred_term() {
 }
 
 #[test]
-fn hard_constraints_between_pods_are_noticed_and_soft_ones_are_not() {
-    let term = json!({"topologyKey": "kubernetes.io/hostname"});
-    let hard = json!({"affinity": {
-        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+fn affinity_to_pods_is_read_with_the_heaviest_wish_first() {
+    let term = |key: &str| json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": "web"}}});
+    let spec = json!({"affinity": {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("zone")]},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "podAffinityTerm": term("host")}, {"weight": 9, "podAffinityTerm": term("rack")},
+        ]},
     }});
-    let soft = json!({"affinity": {"podAntiAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}],
-    }}});
-    let found = |spec: Value| pod(json!({}), spec, json!({})).not_supported;
-    assert_eq!(found(hard), [NotSupported::RequiredPodAffinity, NotSupported::RequiredPodAntiAffinity]);
-    assert_eq!(found(soft), []);
+    let affinity = pod(json!({}), spec, json!({})).affinity;
+    let keys: Vec<&str> = affinity.preferred_anti.iter().map(|wish| wish.term.topology_key.as_str()).collect();
+    assert_eq!((affinity.required[0].topology_key.as_str(), keys), ("zone", vec!["rack", "host"]));
+    assert!(affinity.required_anti.is_empty() && affinity.preferred.is_empty() && !affinity.is_empty());
+}
+
+#[test]
+fn volumes_with_a_claim_behind_them_are_read() {
+    let spec = json!({"volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "web-data"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        {"name": "settings", "configMap": {"name": "web"}},
+    ]});
+    let pod = pod(json!({"name": "web-0", "namespace": "shop"}), spec, json!({}));
+    let claims: Vec<String> = pod.volumes.iter().map(|volume| volume.claim(&pod.name).to_string()).collect();
+    assert_eq!(claims, ["shop/web-data", "shop/web-0-scratch"]);
 }

@@ -2,9 +2,14 @@
 //! else: it looks at the answer alone and asks whether the world could live with it. Debug builds run it on every
 //! answer; tests feed it answers that were broken on purpose.
 
+mod affinity;
+mod left_out;
+mod storage;
+
 use crate::disruption::DisruptionPlan;
 use crate::host_ports;
 use crate::quantity::Quantity;
+use crate::requirement::Requirement;
 use crate::requirements::{AllowUndefined, Requirements};
 use crate::resources::{NODES, Resources};
 use crate::scheduling::{PlannedNode, Schedule, Unschedulable};
@@ -46,6 +51,18 @@ pub enum Rule {
     HostPorts,
     /// Pods are spread as they require.
     Spread,
+    /// Pods are where those are that they require.
+    Affinity,
+    /// Pods are not where those are that they, or that require them to be elsewhere.
+    AntiAffinity,
+    /// A pod's volumes can be reached from where it is.
+    Volumes,
+    /// No more volumes are attached than the node takes.
+    AttachLimit,
+    /// No reservation is drawn on by more nodes than it has room for.
+    Reservations,
+    /// No pod is left out that a fresh node of some pool could hold.
+    NothingLeftOut,
     /// Every instance type named fits the node's labels and can be bought.
     InstanceTypes,
     /// At most 600 types, cheapest first.
@@ -90,6 +107,9 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings, schedule: &Schedule) -
     }
     check_limits(snapshot, schedule, &mut found);
     check_spread(snapshot, schedule, &mut found);
+    check_reservations(snapshot, schedule, &mut found);
+    affinity::check(snapshot, schedule, &mut found);
+    left_out::check(snapshot, &daemons, schedule, &mut found);
     found.0.into_iter().collect()
 }
 
@@ -158,7 +178,7 @@ fn check_places(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations
 }
 
 fn check_existing(snapshot: &Snapshot, node: &StateNode, placed: &[PodName], found: &mut Violations) {
-    let hostname = crate::requirement::Requirement::equals(labels::HOSTNAME_LABEL, node.hostname());
+    let hostname = Requirement::equals(labels::HOSTNAME_LABEL, node.hostname());
     let labels = Requirements::from_labels(node.labels()).with(hostname);
     let bound: Vec<&Arc<Pod>> = node.node_name().map(|name| snapshot.pods_on(name).collect()).unwrap_or_default();
     let placed: Vec<&Arc<Pod>> = placed.iter().filter_map(|name| snapshot.pods.get(name)).collect();
@@ -170,11 +190,11 @@ fn check_existing(snapshot: &Snapshot, node: &StateNode, placed: &[PodName], fou
         .map(|(name, quantity)| (name.to_owned(), quantity))
         .collect();
     found.unless(wanted.shortages(node.allocatable()).is_empty(), Rule::Capacity, node.name());
+    storage::check_existing(snapshot, node, &bound, &placed, found);
     let mut ports: Vec<_> = bound.iter().flat_map(|pod| pod.host_ports.clone()).collect();
     for pod in placed {
         found.unless(tolerates(pod, node.taints()), Rule::Taints, &pod.name);
-        let fits = alternatives(pod).any(|wanted| labels.is_compatible(&wanted, AllowUndefined::None));
-        found.unless(fits, Rule::Labels, &pod.name);
+        found.unless(some_term_holds(pod, &labels), Rule::Labels, &pod.name);
         found.unless(!host_ports::conflict(&ports, &pod.host_ports), Rule::HostPorts, &pod.name);
         ports.extend(pod.host_ports.iter().cloned());
     }
@@ -200,6 +220,7 @@ fn check_planned(
         let within = |wanted: &Requirements| wanted.iter().all(|r| is_narrowed_to(&planned.requirements, r));
         found.unless(alternatives(pod).any(|wanted| within(&wanted)), Rule::Labels, &pod.name);
         found.unless(!host_ports::conflict(&ports, &pod.host_ports), Rule::HostPorts, &pod.name);
+        storage::check_planned(snapshot, planned, pod, found);
         ports.extend(pod.host_ports.iter().cloned());
         used.add(&pod.requests);
     }
@@ -236,6 +257,32 @@ fn check_planned(
                 .collect();
             found.unless(values.len() >= requirement.min_values.unwrap_or(0) as usize, Rule::MinValues, requirement);
         }
+    }
+}
+
+/// Whether each expression of the node selector and of one required term holds by itself of the node's labels.
+fn some_term_holds(pod: &Pod, labels: &Requirements) -> bool {
+    let holds = |expression: &Requirement| {
+        let single = Requirements::new().with(expression.clone());
+        labels.is_compatible(&single, AllowUndefined::None)
+    };
+    let selector = Requirements::from_labels(&pod.node_selector);
+    selector.iter().all(holds)
+        && (pod.required_terms.is_empty() || pod.required_terms.iter().any(|t| t.requirements.iter().all(holds)))
+}
+
+fn check_reservations(snapshot: &Snapshot, schedule: &Schedule, found: &mut Violations) {
+    let mut used: BTreeMap<&str, u32> = BTreeMap::new();
+    for planned in &schedule.new_nodes {
+        let ids = planned.requirements.get(labels::CAPACITY_RESERVATION_ID_LABEL).filter(|r| !r.is_complement());
+        for id in ids.into_iter().flat_map(Requirement::values) {
+            *used.entry(id).or_default() += 1;
+        }
+    }
+    let offerings = snapshot.pools.values().flat_map(|pool| &pool.instance_types).flat_map(|t| &t.offerings);
+    for reservation in offerings.filter(|_| !used.is_empty()).filter_map(|offering| offering.reservation.as_ref()) {
+        let used = used.get(reservation.id.as_str()).copied().unwrap_or(0);
+        found.unless(used <= reservation.capacity, Rule::Reservations, &reservation.id);
     }
 }
 
@@ -437,7 +484,7 @@ fn least(
 }
 
 /// Whether what `planned` allows is within what is `wanted`.
-fn is_narrowed_to(planned: &Requirements, wanted: &crate::requirement::Requirement) -> bool {
+fn is_narrowed_to(planned: &Requirements, wanted: &Requirement) -> bool {
     if is_simulated(wanted.key()) {
         return true;
     }
