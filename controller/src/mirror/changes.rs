@@ -22,7 +22,20 @@ pub(crate) enum Kind {
     DaemonSet,
     /// `policy/v1` PodDisruptionBudget.
     PodDisruptionBudget,
+    /// `v1` Namespace.
+    Namespace,
+    /// `v1` PersistentVolume.
+    PersistentVolume,
+    /// `v1` PersistentVolumeClaim.
+    PersistentVolumeClaim,
+    /// `storage.k8s.io/v1` StorageClass.
+    StorageClass,
+    /// `storage.k8s.io/v1` CSINode.
+    CsiNode,
 }
+
+/// How many kinds there are.
+pub(super) const KINDS: usize = 12;
 
 /// An object appeared, changed or went. The names beside its own are those known at that moment, from the object itself or,
 /// when it went, from its last state.

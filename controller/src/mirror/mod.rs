@@ -82,6 +82,8 @@ impl Mirror {
             pods: state.pods.values().map(|stored| (stored.view.name.clone(), stored.view.clone())).collect(),
             daemon_sets: state.daemon_sets.values().map(|stored| stored.view.clone()).collect(),
             pod_disruption_budgets: state.budgets.values().map(|stored| stored.view.clone()).collect(),
+            namespaces: state.namespaces.iter().map(|(name, ns)| (name.name.clone(), (*ns.view).clone())).collect(),
+            storage: Some(Arc::new(state.storage())),
         }
     }
 

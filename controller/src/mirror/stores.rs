@@ -1,14 +1,15 @@
 //! The stores behind the mirror, one per kind, and how each kind relates to the others.
 
-use super::changes::{Change, Kind};
+use super::changes::{Change, KINDS, Kind};
 use super::{Index, is_launched, pool_label, provider_id};
 use controller_api::labels;
 use controller_api::{Ec2NodeClass, NodeClaim, NodePool};
 use controller_core::snapshot;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
@@ -62,6 +63,12 @@ pub(crate) struct State {
     pub(super) classes: Store<Ec2NodeClass>,
     pub(super) daemon_sets: Store<snapshot::DaemonSet>,
     pub(super) budgets: Store<snapshot::Pdb>,
+    pub(super) namespaces: Store<snapshot::Namespace>,
+    pub(super) volumes: Store<snapshot::PersistentVolume>,
+    pub(super) volume_claims: Store<snapshot::VolumeClaim>,
+    pub(super) storage_classes: Store<snapshot::StorageClass>,
+    /// By node, how many volumes of each driver it takes.
+    pub(super) attach_limits: Store<BTreeMap<String, usize>>,
     pub(super) pods_by_node: Index<ObjectName>,
     pub(super) nodes_by_provider: Index<String>,
     pub(super) claims_by_provider: Index<String>,
@@ -130,7 +137,7 @@ pub(crate) trait Watched:
 
 impl State {
     pub(super) fn is_listed(&self) -> bool {
-        self.listed.len() == 7
+        self.listed.len() == KINDS
     }
 
     pub(super) fn claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
@@ -182,8 +189,29 @@ impl State {
             .chain(all::<Ec2NodeClass>(self))
             .chain(all::<DaemonSet>(self))
             .chain(all::<PodDisruptionBudget>(self))
+            .chain(all::<Namespace>(self))
+            .chain(all::<PersistentVolume>(self))
+            .chain(all::<PersistentVolumeClaim>(self))
+            .chain(all::<StorageClass>(self))
+            .chain(all::<CSINode>(self))
             .map(Arc::new)
             .collect()
+    }
+
+    /// What decides where pods with volumes can run.
+    pub(super) fn storage(&self) -> snapshot::Storage {
+        fn by_name<V: Clone>(store: &Store<V>) -> impl Iterator<Item = (String, V)> {
+            store.iter().map(|(name, stored)| (name.name.clone(), (*stored.view).clone()))
+        }
+        let claims = self.volume_claims.iter().map(|(name, stored)| {
+            (snapshot::PodName::new(name.namespace.as_str(), name.name.as_str()), (*stored.view).clone())
+        });
+        snapshot::Storage {
+            claims: claims.collect(),
+            volumes: by_name(&self.volumes).collect(),
+            classes: by_name(&self.storage_classes).collect(),
+            attach_limits: by_name(&self.attach_limits).collect(),
+        }
     }
 
     /// Nodes joined with NodeClaims by provider id, under the key by which marks and nominations know them. Left out, as
@@ -438,6 +466,111 @@ impl Watched for PodDisruptionBudget {
 
     fn stored(state: &State) -> &Store<Self::View> {
         &state.budgets
+    }
+
+    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
+        Related::default()
+    }
+}
+
+impl Watched for Namespace {
+    type View = snapshot::Namespace;
+    const KIND: Kind = Kind::Namespace;
+
+    fn view(self) -> Option<Self::View> {
+        Some(snapshot::Namespace::from_api(&self).1)
+    }
+
+    fn store(state: &mut State) -> &mut Store<Self::View> {
+        &mut state.namespaces
+    }
+
+    fn stored(state: &State) -> &Store<Self::View> {
+        &state.namespaces
+    }
+
+    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
+        Related::default()
+    }
+}
+
+impl Watched for PersistentVolume {
+    type View = snapshot::PersistentVolume;
+    const KIND: Kind = Kind::PersistentVolume;
+
+    fn view(self) -> Option<Self::View> {
+        Some(snapshot::PersistentVolume::from_api(&self).1)
+    }
+
+    fn store(state: &mut State) -> &mut Store<Self::View> {
+        &mut state.volumes
+    }
+
+    fn stored(state: &State) -> &Store<Self::View> {
+        &state.volumes
+    }
+
+    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
+        Related::default()
+    }
+}
+
+impl Watched for PersistentVolumeClaim {
+    type View = snapshot::VolumeClaim;
+    const KIND: Kind = Kind::PersistentVolumeClaim;
+
+    fn view(self) -> Option<Self::View> {
+        Some(snapshot::VolumeClaim::from_api(&self).1)
+    }
+
+    fn store(state: &mut State) -> &mut Store<Self::View> {
+        &mut state.volume_claims
+    }
+
+    fn stored(state: &State) -> &Store<Self::View> {
+        &state.volume_claims
+    }
+
+    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
+        Related::default()
+    }
+}
+
+impl Watched for StorageClass {
+    type View = snapshot::StorageClass;
+    const KIND: Kind = Kind::StorageClass;
+
+    fn view(self) -> Option<Self::View> {
+        Some(snapshot::StorageClass::from_api(&self).1)
+    }
+
+    fn store(state: &mut State) -> &mut Store<Self::View> {
+        &mut state.storage_classes
+    }
+
+    fn stored(state: &State) -> &Store<Self::View> {
+        &state.storage_classes
+    }
+
+    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
+        Related::default()
+    }
+}
+
+impl Watched for CSINode {
+    type View = BTreeMap<String, usize>;
+    const KIND: Kind = Kind::CsiNode;
+
+    fn view(self) -> Option<Self::View> {
+        Some(snapshot::attach_limits(&self).1)
+    }
+
+    fn store(state: &mut State) -> &mut Store<Self::View> {
+        &mut state.attach_limits
+    }
+
+    fn stored(state: &State) -> &Store<Self::View> {
+        &state.attach_limits
     }
 
     fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {

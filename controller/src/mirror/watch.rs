@@ -9,8 +9,9 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -29,6 +30,11 @@ impl Mirror {
         watches.push(Box::pin(self.watch::<Ec2NodeClass>(kube)));
         watches.push(Box::pin(self.watch::<DaemonSet>(kube)));
         watches.push(Box::pin(self.watch::<PodDisruptionBudget>(kube)));
+        watches.push(Box::pin(self.watch::<Namespace>(kube)));
+        watches.push(Box::pin(self.watch::<PersistentVolume>(kube)));
+        watches.push(Box::pin(self.watch::<PersistentVolumeClaim>(kube)));
+        watches.push(Box::pin(self.watch::<StorageClass>(kube)));
+        watches.push(Box::pin(self.watch::<CSINode>(kube)));
         watches.collect::<Vec<()>>().await;
     }
 

@@ -5,6 +5,7 @@ mod compare;
 mod completions;
 mod conformance;
 mod contract;
+mod decide;
 mod interrupt;
 mod list;
 mod output;
@@ -40,6 +41,7 @@ Examples:
   trysquare list --tags 'not @slow'            which scenarios there are
   trysquare list --rows                        which documented behaviours have one
   trysquare steps                              the sentences a scenario may use
+  trysquare explain problem.jsonl              where each pod of a problem goes, and why not elsewhere
   trysquare serve --controller --speed 10      a cluster to try things in, with kubectl and the AWS CLI
   trysquare interrupt i-0123456789abcdef0      a spot notice, in a cloud that is served
 
@@ -72,6 +74,10 @@ enum Command {
     Compare(compare::Arguments),
     /// Lists scenarios with their tags and needs, or the rows of the catalogue.
     List(list::Arguments),
+    /// Decides problems written as text, without a cluster and without a cloud.
+    Decide(decide::Arguments),
+    /// Says for every pod of a problem where it goes, or what each NodePool and instance type lacks.
+    Explain(decide::ExplainArguments),
     /// Compares fake-kube with a genuine API server and scheduler.
     Contract(contract::Arguments),
     /// Lists what the controller is allowed, or takes each away to see that it is needed.
@@ -142,6 +148,8 @@ pub fn main(commit: Option<&'static str>) -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Decide(arguments) => decide::run(arguments),
+        Command::Explain(arguments) => decide::explain(arguments),
         Command::Contract(arguments) => contract::run(&arguments),
         Command::Permissions(arguments) => permissions::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),

@@ -15,7 +15,7 @@ use controller_api::labels;
 use std::collections::BTreeMap;
 
 pub(super) fn check(snapshot: &Snapshot, daemons: &[Pod], schedule: &Schedule, found: &mut Violations) {
-    let remaining = remaining(snapshot, schedule);
+    let remaining = remaining(snapshot);
     // Pods refused alike are many; one of each kind is looked at.
     let mut seen: Vec<&Pod> = Vec::new();
     for (name, reason) in &schedule.unschedulable {
@@ -29,8 +29,13 @@ pub(super) fn check(snapshot: &Snapshot, daemons: &[Pod], schedule: &Schedule, f
             let remaining = &remaining[pool.name()];
             pool.is_ready() && !pool.is_deleting() && !pool.is_static() && could_hold(pod, pool, remaining, daemons)
         };
-        // Whether a pool with minValues opens a node depends on all of its types together.
-        let pools = snapshot.pools.values().filter(|pool| !pool.requirements().has_min_values());
+        // Whether a pool with minValues opens a node depends on all of its types together. And while nodes of a limited pool
+        // are packed, each counts with the largest of the types that it had at first.
+        let has_new = |pool: &Pool| schedule.new_nodes.iter().any(|planned| planned.pool == pool.name());
+        let is_judged = |pool: &&Pool| {
+            !pool.requirements().has_min_values() && (pool.limits().is_empty() || !has_new(pool))
+        };
+        let pools = snapshot.pools.values().filter(is_judged);
         if let Some(pool) = pools.filter(|pool| !draws_on_reservations(pool)).find(holds) {
             found.add(Rule::NothingLeftOut, format!("{name}, which a node of {} could hold", pool.name()));
         }
@@ -51,20 +56,13 @@ fn stands_alone(pod: &Pod, snapshot: &Snapshot) -> bool {
     own && snapshot.pods.values().flat_map(|p| &p.affinity.required_anti).all(|term| on_host(&term.topology_key))
 }
 
-/// What the pools' limits leave once everything planned is there.
-fn remaining<'a>(snapshot: &'a Snapshot, schedule: &Schedule) -> BTreeMap<&'a str, Resources> {
+/// What the pools' limits leave beside the nodes that stay.
+fn remaining(snapshot: &Snapshot) -> BTreeMap<&str, Resources> {
     let pools = snapshot.pools.values();
     let mut remaining: BTreeMap<&str, Resources> = pools.map(|pool| (pool.name(), pool.limits().clone())).collect();
     for node in snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion()) {
         if let Some(left) = node.pool().and_then(|pool| remaining.get_mut(pool)) {
             left.subtract(node.capacity());
-        }
-    }
-    for planned in &schedule.new_nodes {
-        let mut largest = Resources::new().with(NODES, Quantity::units(1));
-        planned.instance_types.iter().for_each(|t| largest.raise_to(&t.capacity));
-        if let Some(left) = remaining.get_mut(planned.pool.as_str()) {
-            left.subtract(&largest);
         }
     }
     remaining

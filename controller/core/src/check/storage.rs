@@ -19,7 +19,7 @@ pub(super) fn check_existing(
         let reachable = |place: &Requirements| node.requirements().is_compatible(place, AllowUndefined::None);
         found.unless(reaches(snapshot, pod, &reachable), Rule::Volumes, &pod.name);
     }
-    let limits = node.node_name().and_then(|name| snapshot.storage.attach_limits.get(name));
+    let limits = node.node_name().and_then(|name| snapshot.storage.as_ref()?.attach_limits.get(name));
     let attached = |pods: &[&Arc<Pod>]| {
         let mut claims: BTreeMap<String, BTreeSet<PodName>> = BTreeMap::new();
         for (driver, claim) in pods.iter().flat_map(|pod| drivers(snapshot, pod)) {
@@ -42,7 +42,7 @@ pub(super) fn check_planned(snapshot: &Snapshot, planned: &PlannedNode, pod: &Po
 }
 
 fn reaches(snapshot: &Snapshot, pod: &Pod, reachable: &dyn Fn(&Requirements) -> bool) -> bool {
-    let storage = &snapshot.storage;
+    let Some(storage) = &snapshot.storage else { return true };
     pod.volumes.iter().all(|volume| {
         let Some(claim) = storage.claims.get(&volume.claim(&pod.name)) else { return false };
         let places = match (&claim.volume, &claim.class) {
@@ -55,7 +55,7 @@ fn reaches(snapshot: &Snapshot, pod: &Pod, reachable: &dyn Fn(&Requirements) -> 
 }
 
 fn drivers(snapshot: &Snapshot, pod: &Pod) -> Vec<(String, PodName)> {
-    let storage = &snapshot.storage;
+    let Some(storage) = &snapshot.storage else { return vec![] };
     let claims = pod.volumes.iter().map(|volume| volume.claim(&pod.name));
     claims
         .filter_map(|name| {

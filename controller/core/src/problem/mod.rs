@@ -94,7 +94,7 @@ impl Problem {
         storage.volumes = file.persistent_volumes.iter().map(PersistentVolume::from_api).collect();
         storage.classes = file.storage_classes.iter().map(StorageClass::from_api).collect();
         storage.attach_limits = file.csi_nodes.iter().map(attach_limits).collect();
-        snapshot.storage = Arc::new(storage);
+        snapshot.storage = Some(Arc::new(storage));
         snapshot.namespaces = file.namespaces.iter().map(Namespace::from_api).collect();
         Ok(Self { id: file.id, snapshot: reader.snapshot, settings: settings(&file.settings)?, groups: reader.groups })
     }

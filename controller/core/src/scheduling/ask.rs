@@ -92,7 +92,7 @@ pub(super) struct Surroundings<'s, 'a> {
 impl<'a> PodClass<'a> {
     pub(super) fn new(
         pod: &'a Pod,
-        storage: &Storage,
+        storage: Option<&Storage>,
         axes: &Axes,
         settings: &Settings,
         sets: &mut Sets,
@@ -100,7 +100,7 @@ impl<'a> PodClass<'a> {
     ) -> Self {
         let labels = topology.labels_of(pod);
         let forbids = pod.affinity.required_anti.iter().map(|term| topology.inverse_group(pod, term)).collect();
-        let (volumes, volumes_clash) = match volumes::alternatives(pod, storage) {
+        let (volumes, volumes_clash) = match storage.map_or(Alternatives::Any, |storage| volumes::alternatives(pod, storage)) {
             Alternatives::Any => (vec![], false),
             Alternatives::OneOf(places) => (places.into_iter().map(|place| sets.split(place)).collect(), false),
             Alternatives::Nowhere => (vec![], true),
@@ -113,7 +113,7 @@ impl<'a> PodClass<'a> {
             forbids,
             volumes,
             volumes_clash,
-            attached: volumes::attached(pod, storage),
+            attached: storage.map(|storage| volumes::attached(pod, storage)).unwrap_or_default(),
             stages: Vec::new(),
             wishes: Wishes::of(pod, settings),
             failure: None,

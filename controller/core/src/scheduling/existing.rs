@@ -12,7 +12,6 @@ use crate::snapshot::{OwnerKind, Pod, PodName, StateNode, Storage};
 use crate::taints;
 use k8s_openapi::api::core::v1::Taint;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// A node with what is left of it.
@@ -22,7 +21,7 @@ pub(super) struct ExistingNode<'a> {
     pub(super) pods: Vec<PodName>,
     pub(super) taints: &'a [Taint],
     pub(super) host: HostId,
-    pub(super) labels: Rc<Requirements>,
+    pub(super) labels: Arc<Requirements>,
     room: Row,
     host_ports: Vec<HostPort>,
     /// Drivers with a limit on this node: the limit, and the claims that are attached.
@@ -36,7 +35,7 @@ impl<'a> ExistingNode<'a> {
         bound: &[&Arc<Pod>],
         daemons: &[Pod],
         axes: &Axes,
-        storage: &'a Storage,
+        storage: Option<&'a Storage>,
     ) -> Self {
         let labels = node.requirements();
         let mut expected = Resources::new();
@@ -55,11 +54,12 @@ impl<'a> ExistingNode<'a> {
         }
         expected.floor_at_zero();
         let remaining = node.allocatable().minus(&used).minus(&expected);
-        let limits = node.node_name().and_then(|name| storage.attach_limits.get(name)).into_iter().flatten();
+        let limits = node.node_name().and_then(|name| storage?.attach_limits.get(name)).into_iter().flatten();
         let mut volumes: BTreeMap<&str, (usize, BTreeSet<PodName>)> =
             limits.map(|(driver, limit)| (driver.as_str(), (*limit, BTreeSet::new()))).collect();
-        let has_limits = !volumes.is_empty();
-        for (driver, claim) in bound.iter().filter(|_| has_limits).flat_map(|pod| volumes::attached(pod, storage)) {
+        let storage = storage.filter(|_| !volumes.is_empty());
+        let claims = storage.map(|storage| bound.iter().flat_map(|pod| volumes::attached(pod, storage)));
+        for (driver, claim) in claims.into_iter().flatten() {
             if let Some((_, claims)) = volumes.get_mut(driver.as_str()) {
                 claims.insert(claim);
             }
@@ -70,7 +70,7 @@ impl<'a> ExistingNode<'a> {
             pods: Vec::new(),
             taints: node.taints(),
             host: HostId(usize::MAX),
-            labels: Rc::new(labels.clone()),
+            labels: Arc::clone(labels),
             room: axes.room(&remaining),
             host_ports: bound.iter().flat_map(|pod| pod.host_ports.iter().cloned()).collect(),
             volumes,
@@ -115,6 +115,6 @@ impl<'a> ExistingNode<'a> {
 
     /// Makes the node known as a place in the topology.
     pub(super) fn join(&mut self, topology: &mut Topology<'a>) {
-        self.host = topology.add_existing(self.taints, Rc::clone(&self.labels));
+        self.host = topology.add_existing(self.taints, Arc::clone(&self.labels));
     }
 }

@@ -74,7 +74,7 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
     let mut pods = Vec::new();
     let all = pods_to_place(snapshot);
     for pod in &all {
-        match validate(pod, &snapshot.storage) {
+        match validate(pod, snapshot.storage.as_deref()) {
             Ok(()) => pods.push(Arc::clone(pod)),
             Err(reason) => {
                 schedule.unschedulable.insert(pod.name.clone(), reason);
@@ -107,7 +107,7 @@ fn pods_to_place(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 }
 
 /// What speaks against planning for a pod at all (core spec §3.4).
-fn validate(pod: &Pod, storage: &Storage) -> Result<(), Unschedulable> {
+fn validate(pod: &Pod, storage: Option<&Storage>) -> Result<(), Unschedulable> {
     let mut problems = Vec::new();
     let first_preferred = pod.preferred_terms.first().map(|preferred| &preferred.term);
     if pod.requirements(pod.required_terms.first(), first_preferred).forbids(labels::NODE_POOL_LABEL) {
@@ -117,7 +117,7 @@ fn validate(pod: &Pod, storage: &Storage) -> Result<(), Unschedulable> {
         problems.push(InvalidPod::MatchFields);
     }
     problems.extend(pod.problems.iter().cloned().map(InvalidPod::Field));
-    problems.extend(volumes::problems(pod, storage));
+    problems.extend(storage.into_iter().flat_map(|storage| volumes::problems(pod, storage)));
     if !problems.is_empty() {
         return Err(Unschedulable::Ignored(problems));
     }
@@ -148,6 +148,12 @@ struct Pass<'a> {
     some_pool_has_preferred_taints: bool,
     /// How many pods have found a place.
     placed: usize,
+}
+
+/// A pod was refused everywhere; [`Pass::explain`] knows why.
+struct Refused {
+    /// Whether it had better wait for reserved capacity.
+    is_deferred: bool,
 }
 
 /// What a pool's limits leave.
@@ -254,18 +260,17 @@ impl<'a> Pass<'a> {
         if !self.has_pools {
             return Err(Unschedulable::NoNodePools);
         }
-        let mut reason = Unschedulable::NoTemplates;
         for stage in 0.. {
-            let Some(ask) = self.stage(class, stage) else { break };
-            match self.try_place(pod, class, &ask, reach) {
+            let ask = self.stage(class, stage).expect("the first stage is always there, and others are asked for");
+            let is_deferred = match self.try_place(pod, class, &ask, reach) {
                 Ok(()) => return Ok(()),
-                Err(refused) => reason = refused,
-            }
-            if reason.is_deferred() {
-                break;
+                Err(Refused { is_deferred }) => is_deferred,
+            };
+            if is_deferred || self.stage(class, stage + 1).is_none() {
+                return Err(self.explain(class, &ask, reach));
             }
         }
-        Err(reason)
+        unreachable!("wishes are finite")
     }
 
     fn stage(&mut self, class: usize, stage: usize) -> Option<Rc<Ask>> {
@@ -275,11 +280,9 @@ impl<'a> Pass<'a> {
         classes[class].stage(stage, &mut around)
     }
 
-    fn try_place(&mut self, pod: usize, class: usize, ask: &Ask, reach: Reach) -> Result<(), Unschedulable> {
-        let openings = match self.topology.openings(&self.sets, &ask.constraints, ask.bounds()) {
-            Ok(openings) => openings,
-            Err(closed) => return Err(self.closed_everywhere(class, ask, closed)),
-        };
+    fn try_place(&mut self, pod: usize, class: usize, ask: &Ask, reach: Reach) -> Result<(), Refused> {
+        let openings = self.topology.openings(&self.sets, &ask.constraints, ask.bounds());
+        let openings = openings.map_err(|_| Refused { is_deferred: false })?;
         if self.place_in_existing(pod, class, ask, &openings)
             || self.place_in_planned(pod, class, ask, &openings, reach)
         {
@@ -332,28 +335,21 @@ impl<'a> Pass<'a> {
         ask: &Ask,
         openings: &Openings,
         reach: Reach,
-    ) -> Result<(), Unschedulable> {
-        if self.templates.is_empty() {
-            return Err(Unschedulable::NoTemplates);
-        }
-        let mut refusals = Vec::new();
+    ) -> Result<(), Refused> {
         for index in 0..self.templates.len() {
-            let refusal = match self.open(index, class, ask, openings, reach) {
-                Ok((packing, addition)) => {
+            match self.open(index, class, ask, openings, reach) {
+                Ok((packing, Ok(addition))) => {
                     self.add(packing, addition, pod, class);
                     return Ok(());
                 }
-                Err(refusal) => refusal,
-            };
-            let is_deferred = matches!(refusal, Refusal::Reserved(_));
-            refusals.push(PoolRefusal { pool: self.templates[index].pool.name().to_owned(), refusal });
-            if is_deferred {
-                break;
+                Ok((_, Err(Misfit::Reserved(_)))) => return Err(Refused { is_deferred: true }),
+                Ok((_, Err(_))) | Err(_) => {}
             }
         }
-        Err(Unschedulable::NoPoolFits(refusals))
+        Err(Refused { is_deferred: false })
     }
 
+    /// A new node of the template, and what the pod would make of it.
     fn open(
         &mut self,
         index: usize,
@@ -361,17 +357,15 @@ impl<'a> Pass<'a> {
         ask: &Ask,
         openings: &Openings,
         reach: Reach,
-    ) -> Result<(Packing, packing::Addition), Refusal> {
+    ) -> Result<(Packing, Result<packing::Addition, Misfit>), Refusal> {
         let Self { sets, topology, templates, reservations, classes, .. } = self;
         let template = &mut templates[index];
         let types = types_within_limits(template, &self.remaining[index])?;
         let packing = Packing::open(index, template, types, topology.next_host(), &self.axes);
         let attempt = Attempt { class: &classes[class], ask, openings, reach };
         let mut bench = Bench { sets, topology, template, reservations };
-        match packing.consider(attempt, &mut bench, self.settings.min_values_policy) {
-            Ok(addition) => Ok((packing, addition)),
-            Err(misfit) => Err(packing.explain(attempt, &mut bench, misfit)),
-        }
+        let considered = packing.consider(attempt, &mut bench, self.settings.min_values_policy);
+        Ok((packing, considered))
     }
 
     fn add(&mut self, mut packing: Packing, addition: packing::Addition, pod: usize, class: usize) {
@@ -385,24 +379,49 @@ impl<'a> Pass<'a> {
         self.packings.push(packing);
     }
 
-    /// The reasons where a constraint about other pods leaves nothing open on any node.
-    fn closed_everywhere(&mut self, class: usize, ask: &Ask, closed: Closed) -> Unschedulable {
+    /// Why no pool could give a node for what was just refused, with all facts.
+    fn explain(&mut self, class: usize, ask: &Ask, reach: Reach) -> Unschedulable {
         if self.templates.is_empty() {
             return Unschedulable::NoTemplates;
         }
-        let openings = Openings::default();
+        let openings = self.topology.openings(&self.sets, &ask.constraints, ask.bounds());
         let mut refusals = Vec::new();
         for index in 0..self.templates.len() {
-            let Self { sets, topology, templates, reservations, classes, .. } = self;
-            let template = &mut templates[index];
-            let packing = Packing::open(index, template, Bits::default(), topology.next_host(), &self.axes);
-            let attempt = Attempt { class: &classes[class], ask, openings: &openings, reach: Reach::Emptiest };
-            let misfit = if ask.refused_by[index].is_some() { Misfit::Template } else { Misfit::Topology(closed) };
-            let pool = template.pool.name().to_owned();
-            let mut bench = Bench { sets, topology, template, reservations };
-            refusals.push(PoolRefusal { pool, refusal: packing.explain(attempt, &mut bench, misfit) });
+            let refusal = self.refusal(index, class, ask, openings.as_ref().map_err(|closed| *closed), reach);
+            let is_deferred = matches!(refusal, Refusal::Reserved(_));
+            refusals.push(PoolRefusal { pool: self.templates[index].pool.name().to_owned(), refusal });
+            if is_deferred {
+                break;
+            }
         }
         Unschedulable::NoPoolFits(refusals)
+    }
+
+    fn refusal(
+        &mut self,
+        index: usize,
+        class: usize,
+        ask: &Ask,
+        openings: Result<&Openings, Closed>,
+        reach: Reach,
+    ) -> Refusal {
+        let nothing = Openings::default();
+        let (packing, misfit) = match openings {
+            Ok(openings) => match self.open(index, class, ask, openings, reach) {
+                Ok((packing, considered)) => (packing, considered.err().expect("the same was refused just now")),
+                Err(refusal) => return refusal,
+            },
+            Err(closed) => {
+                let none = Bits::default();
+                let host = self.topology.next_host();
+                let packing = Packing::open(index, &self.templates[index], none, host, &self.axes);
+                (packing, if ask.refused_by[index].is_some() { Misfit::Template } else { Misfit::Topology(closed) })
+            }
+        };
+        let Self { sets, topology, templates, reservations, classes, .. } = self;
+        let attempt = Attempt { class: &classes[class], ask, openings: openings.unwrap_or(&nothing), reach };
+        let mut bench = Bench { sets, topology, template: &mut templates[index], reservations };
+        packing.explain(attempt, &mut bench, misfit)
     }
 
     fn finish(mut self, schedule: &mut Schedule) {
@@ -442,7 +461,7 @@ fn classes<'a>(
         let candidates = alike.entry((amounts, &pod.labels, &pod.node_selector)).or_default();
         let known = candidates.iter().copied().find(|class| classes[*class].pod.is_scheduled_like(pod));
         class_of.push(known.unwrap_or_else(|| {
-            classes.push(PodClass::new(pod, &snapshot.storage, axes, settings, sets, topology));
+            classes.push(PodClass::new(pod, snapshot.storage.as_deref(), axes, settings, sets, topology));
             candidates.push(classes.len() - 1);
             classes.len() - 1
         }));
@@ -485,7 +504,7 @@ fn existing<'a>(snapshot: &'a Snapshot, daemons: &[Pod], axes: &Axes) -> Vec<Exi
     let mut nodes: Vec<ExistingNode<'a>> = staying
         .map(|node| {
             let pods = node.node_name().and_then(|name| bound.get(name)).map_or(&[][..], Vec::as_slice);
-            ExistingNode::new(node, pods, daemons, axes, &snapshot.storage)
+            ExistingNode::new(node, pods, daemons, axes, snapshot.storage.as_deref())
         })
         .collect();
     nodes.sort_by_key(|node| (!node.initialized, node.name));

@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(nodes(&order), [0, 1, 2]);
         order.grow(0);
         assert_eq!(nodes(&order), [1, 2, 0]);
-        order.grow(1);
+        order.grow(0);
         assert_eq!(nodes(&order), [2, 1, 0], "1 has two pods now, like 0, and comes before it");
         order.add(3);
         assert_eq!(nodes(&order), [2, 3, 1, 0]);

@@ -133,6 +133,7 @@ impl Packing {
         if !amounts::fits(&self.amounts, &class.amounts, &self.largest) {
             return Err(Misfit::NoRoom);
         }
+        bench.topology.check_host(openings, self.host).map_err(Misfit::Topology)?;
         if !class.pod.host_ports.is_empty() && host_ports::conflict(&self.host_ports, &class.pod.host_ports) {
             return Err(Misfit::HostPort);
         }
@@ -147,7 +148,7 @@ impl Packing {
             places = named.filter_map(|place| bench.sets.together(labelled, place.set)).collect();
         }
         for place in places {
-            let choices = bench.topology.choices(bench.sets, openings, (self.host, place), reach);
+            let choices = bench.topology.choices(bench.sets, openings, place, reach);
             let choices = match choices {
                 Ok(choices) => choices,
                 Err(closed) => {

@@ -46,8 +46,8 @@ pub struct Snapshot {
     pub pod_disruption_budgets: Vec<Arc<Pdb>>,
     /// Namespaces by name.
     pub namespaces: BTreeMap<String, Namespace>,
-    /// Volumes and what belongs to them.
-    pub storage: Arc<Storage>,
+    /// Volumes and what belongs to them; `None` where nobody watches them: then they constrain nothing.
+    pub storage: Option<Arc<Storage>>,
 }
 
 impl Snapshot {
@@ -61,7 +61,7 @@ impl Snapshot {
             daemon_sets: Vec::new(),
             pod_disruption_budgets: Vec::new(),
             namespaces: BTreeMap::new(),
-            storage: Arc::default(),
+            storage: None,
         }
     }
 

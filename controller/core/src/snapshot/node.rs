@@ -32,7 +32,7 @@ struct Parsed {
     name: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
-    requirements: Requirements,
+    requirements: Arc<Requirements>,
     taints: Vec<Taint>,
     capacity: Resources,
     allocatable: Resources,
@@ -92,7 +92,7 @@ impl StateNode {
     }
 
     /// The labels as requirements, the host name among them.
-    pub fn requirements(&self) -> &Requirements {
+    pub fn requirements(&self) -> &Arc<Requirements> {
         &self.parsed.requirements
     }
 
@@ -197,8 +197,10 @@ impl Parsed {
         let labels = metadata.and_then(|m| m.labels.clone()).unwrap_or_default();
         let hostname = labels.get(labels::HOSTNAME_LABEL).unwrap_or(&name);
         Self {
-            requirements: Requirements::from_labels(&labels)
-                .with(Requirement::equals(labels::HOSTNAME_LABEL, hostname.as_str())),
+            requirements: Arc::new(
+                Requirements::from_labels(&labels)
+                    .with(Requirement::equals(labels::HOSTNAME_LABEL, hostname.as_str())),
+            ),
             name,
             labels,
             annotations: metadata.and_then(|m| m.annotations.clone()).unwrap_or_default(),

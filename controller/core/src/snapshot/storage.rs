@@ -9,8 +9,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1 as api;
 use std::collections::BTreeMap;
 
-/// What is known of storage. Empty where nobody watches it: then pods with volumes are refused, as their claims are not
-/// there.
+/// What is known of storage.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
     /// PersistentVolumeClaims by namespace and name.

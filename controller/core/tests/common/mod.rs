@@ -138,7 +138,7 @@ fn add_storage(world: &mut World, given: &Value) {
         let limit = limit.as_u64().expect("a number") as usize;
         storage.attach_limits.insert(node, BTreeMap::from([("ebs.csi.aws.com".to_owned(), limit)]));
     }
-    world.snapshot.storage = Arc::new(storage);
+    world.snapshot.storage = Some(Arc::new(storage));
 }
 
 /// Adds reservations by id, each of a `type` in a `zone` with a `capacity`.

@@ -27,6 +27,7 @@ use group::{Filter, Group, Selection};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use survey::{LabelSets, Survey};
 
 /// Place of a label among those that pods are counted by.
@@ -60,6 +61,8 @@ pub(super) struct Topology<'a> {
     hosts: Vec<Host<'a>>,
     /// Which of a label's domains a set of requirements allows, and how many there were when that was worked out.
     allowed: BTreeMap<(KeyId, SetId), (usize, Rc<Bits>)>,
+    /// The requirement that a label has one of certain domains, as a set.
+    domain_sets: BTreeMap<(KeyId, Bits), SetId>,
 }
 
 /// A label whose values are domains.
@@ -85,7 +88,7 @@ struct Host<'a> {
 /// What is known of a node's labels.
 enum HostLabels {
     /// All of them.
-    Existing(Rc<Requirements>),
+    Existing(Arc<Requirements>),
     /// What the plan leaves open.
     Planned(SetId),
 }
@@ -105,6 +108,7 @@ impl<'a> Topology<'a> {
             inverse: Vec::new(),
             hosts: Vec::new(),
             allowed: BTreeMap::new(),
+            domain_sets: BTreeMap::new(),
         };
         topology.survey = Survey::new(snapshot, moving, &mut topology.label_sets);
         topology.counted_in.resize_with(topology.label_sets.len(), Vec::new);
@@ -112,7 +116,7 @@ impl<'a> Topology<'a> {
     }
 
     /// Adds a node that exists.
-    pub(super) fn add_existing(&mut self, taints: &'a [Taint], labels: Rc<Requirements>) -> HostId {
+    pub(super) fn add_existing(&mut self, taints: &'a [Taint], labels: Arc<Requirements>) -> HostId {
         self.hosts.push(Host { taints, labels: HostLabels::Existing(labels), pods: BTreeMap::new() });
         HostId(self.hosts.len() - 1)
     }
@@ -293,7 +297,7 @@ impl<'a> Topology<'a> {
             for (labels, pods) in placed {
                 let (namespace, labels) = self.label_sets.get(labels);
                 if group.selects(namespace, labels) && self.takes_part(sets, group, host) {
-                    for domain in self.landing(sets, group, host) {
+                    for domain in self.landing(sets, group.key, group.rule, host) {
                         group.add(domain, pods);
                     }
                 }
@@ -319,28 +323,26 @@ impl<'a> Topology<'a> {
     }
 
     fn add_landing(&mut self, sets: &Sets, id: GroupId, host: HostId) {
-        for domain in self.landing_of(sets, self.groups[id.0].key, self.groups[id.0].rule, host) {
+        let Group { key, rule, .. } = self.groups[id.0];
+        if self.keys[key.0].is_hostname {
+            return self.groups[id.0].add(host.0, 1);
+        }
+        for domain in self.landing(sets, key, rule, host) {
             self.groups[id.0].add(domain, 1);
         }
     }
 
-    fn landing(&mut self, sets: &Sets, group: &Group, host: HostId) -> Vec<usize> {
-        self.landing_of(sets, group.key, group.rule, host)
-    }
-
     /// The domains that a pod on the host counts in. As long as a planned node may still come up in several, it counts in
     /// none, except for pods that keep others away: those may end up in any.
-    fn landing_of(&mut self, sets: &Sets, key: KeyId, rule: Rule, host: HostId) -> Vec<usize> {
+    fn landing(&mut self, sets: &Sets, key: KeyId, rule: Rule, host: HostId) -> Vec<usize> {
         if self.keys[key.0].is_hostname {
             return vec![host.0];
         }
-        let requirement: Requirement = match &self.hosts[host.0].labels {
+        let requirement = match &self.hosts[host.0].labels {
             HostLabels::Existing(_) => return self.keys[key.0].of_nodes[host.0].into_iter().collect(),
-            HostLabels::Planned(set) => match sets.get(*set).get(&self.keys[key.0].label) {
-                Some(requirement) if !requirement.is_complement() => requirement.clone(),
-                _ => return vec![],
-            },
+            HostLabels::Planned(set) => sets.get(*set).get(&self.keys[key.0].label),
         };
+        let Some(requirement) = requirement.filter(|requirement| !requirement.is_complement()) else { return vec![] };
         if rule != Rule::AntiAffinity && requirement.single_value().is_none() {
             return vec![];
         }
@@ -350,8 +352,8 @@ impl<'a> Topology<'a> {
     fn takes_part(&self, sets: &Sets, group: &Group, host: HostId) -> bool {
         let host = &self.hosts[host.0];
         let labels = match &host.labels {
-            HostLabels::Existing(labels) => labels,
-            HostLabels::Planned(set) => sets.get(*set),
+            HostLabels::Existing(labels) => labels.as_ref(),
+            HostLabels::Planned(set) => sets.get(*set).as_ref(),
         };
         group.includes(host.taints, labels)
     }

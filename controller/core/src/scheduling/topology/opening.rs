@@ -157,14 +157,9 @@ impl Topology<'_> {
         &mut self,
         sets: &mut Sets,
         openings: &Openings,
-        (host, set): (HostId, SetId),
+        set: SetId,
         reach: Reach,
     ) -> Result<Vec<Choice>, Closed> {
-        for (index, rule) in &openings.hosts {
-            if !self.host_is_open(rule, host) {
-                return Err(Closed(*index));
-            }
-        }
         let mut choices: Vec<Choice> = vec![Vec::new()];
         for open in &openings.keys {
             let domains = self.domains_open(sets, open, set, reach)?;
@@ -179,10 +174,16 @@ impl Topology<'_> {
         Ok(choices)
     }
 
+    /// Whether the host by itself will do, wherever it comes up.
+    pub(in super::super) fn check_host(&self, openings: &Openings, host: HostId) -> Result<(), Closed> {
+        let closed = openings.hosts.iter().find(|(_, rule)| !self.host_is_open(rule, host));
+        closed.map_or(Ok(()), |(index, _)| Err(Closed(*index)))
+    }
+
     /// Whether the node that exists will do.
     pub(in super::super) fn admits(&self, openings: &Openings, host: HostId) -> bool {
         // Of a node's one domain there is nothing to choose: the emptiest is itself.
-        openings.hosts.iter().all(|(_, rule)| self.host_is_open(rule, host))
+        self.check_host(openings, host).is_ok()
             && openings.keys.iter().all(|open| {
                 let domain = self.keys[open.key.0].of_nodes[host.0];
                 domain.is_some_and(|domain| {
@@ -244,9 +245,14 @@ impl Topology<'_> {
 
     /// The requirement that the label has one of these values, as a set.
     fn domain_set(&mut self, sets: &mut Sets, key: KeyId, domains: &Bits) -> SetId {
+        if let Some(known) = self.domain_sets.get(&(key, domains.clone())) {
+            return *known;
+        }
         let Key { label, names, .. } = &self.keys[key.0];
         let values = domains.iter().map(|domain| names[domain].as_str());
-        sets.number(Requirements::new().with(Requirement::new(label, Operator::In, values)))
+        let set = sets.number(Requirements::new().with(Requirement::new(label, Operator::In, values)));
+        self.domain_sets.insert((key, domains.clone()), set);
+        set
     }
 }
 

@@ -6,6 +6,7 @@ use crate::snapshot::{Pod, PodName, Snapshot, StateNode};
 use controller_api::labels;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Nodes that exist, with the pods on them that stay.
 #[derive(Default)]
@@ -21,7 +22,7 @@ pub(super) struct Surveyed<'a> {
     /// Its own taints, those that pass while it starts included.
     pub(super) taints: &'a [Taint],
     /// Its own labels.
-    pub(super) requirements: Requirements,
+    pub(super) requirements: Arc<Requirements>,
     /// How many pods of each labels run there.
     pub(super) pods: BTreeMap<LabelsId, u32>,
 }
@@ -66,7 +67,10 @@ impl<'a> Survey<'a> {
                 state,
                 node,
                 taints: node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default(),
-                requirements: Requirements::from_labels(node.metadata.labels.iter().flatten()),
+                requirements: match state.is_registered() {
+                    true => Arc::clone(state.requirements()),
+                    false => Arc::new(Requirements::from_labels(node.metadata.labels.iter().flatten())),
+                },
                 pods: BTreeMap::new(),
             });
         }
