@@ -59,18 +59,50 @@ fn what_is_wrong_with_a_problem_is_told_with_its_path() {
     };
     for (pointer, value, expected) in [
         ("/nodepools", json!([]), "nodepools: unknown field `nodepools`, expected one of"),
-        ("/settings", json!({"preferencePolicy": "Sometimes"}), "settings.preferencePolicy: \"Sometimes\", and Respect or Ignore is expected"),
+        (
+            "/settings",
+            json!({"preferencePolicy": "Sometimes"}),
+            "settings.preferencePolicy: \"Sometimes\", and Respect or Ignore is expected",
+        ),
         ("/catalogue", json!("elsewhere"), "catalogue: \"elsewhere\" is not known"),
-        ("/instanceTypes", json!(["m5*", "m99.large"]), "instanceTypes[1]: no instance type of the catalogue matches \"m99.large\""),
+        (
+            "/instanceTypes",
+            json!(["m5*", "m99.large"]),
+            "instanceTypes[1]: no instance type of the catalogue matches \"m99.large\"",
+        ),
         ("/pods/0/count", json!(-1), "pods[0].count: invalid value: integer `-1`, expected usize"),
         ("/pods/0/pod/metadata", json!({}), "pods[0].pod.metadata.name: missing, and a name is expected"),
-        ("/pods/0/pod/spec/containers/0/resources/requests/cpu", json!("1 core"), "pods[0].pod.spec.containers[main].resources.requests.cpu: \"1 core\" is not a quantity"),
-        ("/pods/0/pod/spec/containers/0/resources/requests/cpu", json!("-1"), "pods[0].pod.spec.containers[main].resources.requests.cpu: \"-1\" is negative; a quantity of 0 or more is expected"),
-        ("/nodePools/0/spec/limits", json!({"cpu": "many"}), "nodePools[0].spec.limits.cpu: \"many\" is not a quantity"),
-        ("/nodePools", json!([pool("default", json!({})), pool("default", json!({}))]), "nodePools[1].metadata.name: there is a NodePool \"default\" already"),
-        ("/pods", json!([pods("web", 1, "1", json!({})), pods("web", 1, "1", json!({}))]), "pods[1].pod.metadata.name: there is a group of pods \"web\" already"),
+        (
+            "/pods/0/pod/spec/containers/0/resources/requests/cpu",
+            json!("1 core"),
+            "pods[0].pod.spec.containers[main].resources.requests.cpu: \"1 core\" is not a quantity",
+        ),
+        (
+            "/pods/0/pod/spec/containers/0/resources/requests/cpu",
+            json!("-1"),
+            "pods[0].pod.spec.containers[main].resources.requests.cpu: \"-1\" is negative; a quantity of 0 or more is expected",
+        ),
+        (
+            "/nodePools/0/spec/limits",
+            json!({"cpu": "many"}),
+            "nodePools[0].spec.limits.cpu: \"many\" is not a quantity",
+        ),
+        (
+            "/nodePools",
+            json!([pool("default", json!({})), pool("default", json!({}))]),
+            "nodePools[1].metadata.name: there is a NodePool \"default\" already",
+        ),
+        (
+            "/pods",
+            json!([pods("web", 1, "1", json!({})), pods("web", 1, "1", json!({}))]),
+            "pods[1].pod.metadata.name: there is a group of pods \"web\" already",
+        ),
         ("/nodes", json!([{}]), "nodes[0]: neither node nor nodeClaim is given, and one of them is expected"),
-        ("/nodes", json!([claim("other")]), "nodes[0] label karpenter.sh/nodepool: NodePool \"other\" is not in nodePools, which has [\"default\"]"),
+        (
+            "/nodes",
+            json!([claim("other")]),
+            "nodes[0] label karpenter.sh/nodepool: NodePool \"other\" is not in nodePools, which has [\"default\"]",
+        ),
     ] {
         let error = changed(pointer, value);
         assert!(error.starts_with(expected), "{pointer}:\n  {error}\n  {expected}");
@@ -97,13 +129,28 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
     let limited = pool("small", json!({"limits": {"cpu": "1"}}));
     let small = json!([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}]);
     let stories = [
-        ("a pod too big for every type", problem(json!([pool("default", json!({}))]), json!([pods("huge", 1, "500", json!({}))]))),
-        ("a pod kept off one pool by a taint and off another by its limit", problem(json!([tainted, limited]), json!([pods("web", 1, "4", json!({}))]))),
-        ("ten pods to be spread over more zones than there are", problem(json!([pool("default", json!({}))]), json!([pods("web", 10, "1", no_spread)]))),
-        ("what is chosen, and types that fail by different rules", problem(
-            json!([pool("default", json!({"requirements": small}))]),
-            json!([pods("web", 3, "1", json!({})), pods("graviton", 2, "7900m", json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}))]),
-        )),
+        (
+            "a pod too big for every type",
+            problem(json!([pool("default", json!({}))]), json!([pods("huge", 1, "500", json!({}))])),
+        ),
+        (
+            "a pod kept off one pool by a taint and off another by its limit",
+            problem(json!([tainted, limited]), json!([pods("web", 1, "4", json!({}))])),
+        ),
+        (
+            "ten pods to be spread over more zones than there are",
+            problem(json!([pool("default", json!({}))]), json!([pods("web", 10, "1", no_spread)])),
+        ),
+        (
+            "what is chosen, and types that fail by different rules",
+            problem(
+                json!([pool("default", json!({"requirements": small}))]),
+                json!([
+                    pods("web", 3, "1", json!({})),
+                    pods("graviton", 2, "7900m", json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}))
+                ]),
+            ),
+        ),
     ];
     let mut text = String::new();
     for (story, problem) in stories {

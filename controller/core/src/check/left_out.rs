@@ -32,9 +32,8 @@ pub(super) fn check(snapshot: &Snapshot, daemons: &[Pod], schedule: &Schedule, f
         // Whether a pool with minValues opens a node depends on all of its types together. And while nodes of a limited pool
         // are packed, each counts with the largest of the types that it had at first.
         let has_new = |pool: &Pool| schedule.new_nodes.iter().any(|planned| planned.pool == pool.name());
-        let is_judged = |pool: &&Pool| {
-            !pool.requirements().has_min_values() && (pool.limits().is_empty() || !has_new(pool))
-        };
+        let is_judged =
+            |pool: &&Pool| !pool.requirements().has_min_values() && (pool.limits().is_empty() || !has_new(pool));
         let pools = snapshot.pools.values().filter(is_judged);
         if let Some(pool) = pools.filter(|pool| !draws_on_reservations(pool)).find(holds) {
             found.add(Rule::NothingLeftOut, format!("{name}, which a node of {} could hold", pool.name()));
@@ -49,7 +48,11 @@ fn draws_on_reservations(pool: &Pool) -> bool {
 /// Whether a new host of its own would be all right as far as other pods go.
 fn stands_alone(pod: &Pod, snapshot: &Snapshot) -> bool {
     let on_host = |key: &String| key == labels::HOSTNAME_LABEL;
-    let own = pod.topology_spread.iter().filter(|spread| spread.is_required).all(|s| on_host(&s.topology_key) && s.max_skew > 0)
+    let own = pod
+        .topology_spread
+        .iter()
+        .filter(|spread| spread.is_required)
+        .all(|s| on_host(&s.topology_key) && s.max_skew > 0)
         && pod.affinity.required.is_empty()
         && pod.affinity.required_anti.iter().all(|term| on_host(&term.topology_key))
         && pod.volumes.is_empty();
@@ -87,7 +90,8 @@ fn could_hold(pod: &Pod, pool: &Pool, remaining: &Resources, daemons: &[Pod]) ->
             let mut ports = Vec::new();
             for daemon in daemons.iter().filter(|daemon| tolerates(daemon, pool.taints())) {
                 let runs = alternatives(daemon).map(without_simulated).any(|wanted| {
-                    node.is_compatible(&wanted, AllowUndefined::WellKnown) && instance_type.requirements.intersects(&wanted)
+                    node.is_compatible(&wanted, AllowUndefined::WellKnown)
+                        && instance_type.requirements.intersects(&wanted)
                 });
                 if runs {
                     total.add(&daemon.requests);

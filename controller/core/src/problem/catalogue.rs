@@ -66,7 +66,8 @@ impl Catalogue {
     pub fn read(text: &str) -> Result<Self, ProblemError> {
         let file: CatalogueFile = file::parse(text)?;
         let types = file.instance_types.into_iter().enumerate();
-        let types = types.map(|(index, record)| Ok(Arc::new(instance_type(record, &format!("instanceTypes[{index}]"))?)));
+        let types =
+            types.map(|(index, record)| Ok(Arc::new(instance_type(record, &format!("instanceTypes[{index}]"))?)));
         Ok(Self { types: types.collect::<Result<_, _>>()? })
     }
 
@@ -116,8 +117,7 @@ fn apply(change: &OfferingChange, types: &mut [Arc<InstanceType>], path: &str) -
             }
             continue;
         }
-        let is_meant =
-            |o: &Offering| is(&change.zone, &o.zone) && is(&change.capacity_type, o.capacity_type.as_str());
+        let is_meant = |o: &Offering| is(&change.zone, &o.zone) && is(&change.capacity_type, o.capacity_type.as_str());
         for offering in Arc::make_mut(instance_type).offerings.iter_mut().filter(|o| is_meant(o)) {
             offering.available = change.available.unwrap_or(offering.available);
             offering.price = change.price.unwrap_or(offering.price);

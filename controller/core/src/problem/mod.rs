@@ -17,8 +17,8 @@ pub use explain::explain;
 use crate::catalog::InstanceType;
 use crate::settings::{MinValuesPolicy, PreferencePolicy, Settings};
 use crate::snapshot::{
-    DaemonSet, Namespace, PersistentVolume, Pdb, Pod, PodName, Pool, Snapshot, StateNode, Storage,
-    StorageClass, VolumeClaim, attach_limits,
+    DaemonSet, Namespace, Pdb, PersistentVolume, Pod, PodName, Pool, Snapshot, StateNode, Storage, StorageClass,
+    VolumeClaim, attach_limits,
 };
 use controller_api::{NodeClaim, NodePool, labels};
 use file::{NodeRecord, PodGroup, ProblemFile};
@@ -171,7 +171,8 @@ impl Reader {
     }
 
     fn add_node(&mut self, record: &NodeRecord, path: &str) -> Result<(), ProblemError> {
-        let claim = record.node_claim.as_ref().map(|claim| node_claim(claim, &format!("{path}.nodeClaim"))).transpose()?;
+        let claim =
+            record.node_claim.as_ref().map(|claim| node_claim(claim, &format!("{path}.nodeClaim"))).transpose()?;
         if claim.is_none() && record.node.is_none() {
             return Err(ProblemError::new(path, "neither node nor nodeClaim is given, and one of them is expected"));
         }

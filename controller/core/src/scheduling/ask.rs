@@ -70,7 +70,7 @@ pub(super) struct Ask {
     /// Why nodes of a template cannot take it whatever else, by template.
     pub(super) refused_by: Vec<Option<Refusal>>,
     /// Nodes that exist whose labels and taints are right, by place.
-    pub(super) nodes: Vec<usize>,
+    pub(super) nodes: Vec<u32>,
 }
 
 impl Ask {
@@ -100,11 +100,12 @@ impl<'a> PodClass<'a> {
     ) -> Self {
         let labels = topology.labels_of(pod);
         let forbids = pod.affinity.required_anti.iter().map(|term| topology.inverse_group(pod, term)).collect();
-        let (volumes, volumes_clash) = match storage.map_or(Alternatives::Any, |storage| volumes::alternatives(pod, storage)) {
-            Alternatives::Any => (vec![], false),
-            Alternatives::OneOf(places) => (places.into_iter().map(|place| sets.split(place)).collect(), false),
-            Alternatives::Nowhere => (vec![], true),
-        };
+        let (volumes, volumes_clash) =
+            match storage.map_or(Alternatives::Any, |storage| volumes::alternatives(pod, storage)) {
+                Alternatives::Any => (vec![], false),
+                Alternatives::OneOf(places) => (places.into_iter().map(|place| sets.split(place)).collect(), false),
+                Alternatives::Nowhere => (vec![], true),
+            };
         Self {
             pod,
             amounts: axes.row(&pod.requests),
@@ -123,6 +124,11 @@ impl<'a> PodClass<'a> {
     /// Takes note of the groups that must not meet it, once all are known.
     pub(super) fn meet_inverse(&mut self, topology: &Topology<'_>) {
         self.inverse = topology.inverse_of(self.labels);
+    }
+
+    /// Makes the groups that its first attempt asks about, so that they count from the first placement on.
+    pub(super) fn found_groups(&self, around: &mut Surroundings<'_, 'a>) {
+        self.constraints(&self.pod.tolerations, around);
     }
 
     /// What the attempt of that number asks for; `None` when nothing is left to give up.
@@ -164,9 +170,8 @@ impl<'a> PodClass<'a> {
         if clash.is_none() {
             let places = self.volumes.iter().map(|split| (around.sets.get(split.set).clone(), split.hostname.clone()));
             let places: Vec<_> = places.collect();
-            let suits = |node: &&(usize, &ExistingNode<'_>)| suits(&ask, &places, node.1);
-            ask.nodes =
-                around.existing.iter().enumerate().filter(|node| suits(&node)).map(|(index, _)| index).collect();
+            let suits = |node: &&(u32, &ExistingNode<'_>)| suits(&ask, &places, node.1);
+            ask.nodes = (0..).zip(around.existing).filter(|node| suits(&node)).map(|(index, _)| index).collect();
         }
         ask
     }
@@ -242,8 +247,7 @@ fn suits(ask: &Ask, places: &[(Rc<Requirements>, Option<Requirement>)], node: &E
     let meets = |expression: &Requirement| node.meets(expression);
     taints::tolerates(node.taints, &ask.tolerations).is_ok()
         && ask.expressions.iter().all(meets)
-        && (places.is_empty()
-            || places.iter().any(|(place, hostname)| place.iter().chain(hostname.iter()).all(meets)))
+        && (places.is_empty() || places.iter().any(|(place, hostname)| place.iter().chain(hostname.iter()).all(meets)))
 }
 
 impl Wishes {
@@ -299,4 +303,3 @@ pub(super) fn tolerate_preferred_taints() -> Toleration {
         ..Toleration::default()
     }
 }
-

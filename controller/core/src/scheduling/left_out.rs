@@ -1,7 +1,7 @@
 //! Why each instance type of a pool is no place for a pod: types that fail by the same rule are one entry.
 
-use super::packing::{Bench, Packing, without_simulation};
 use super::ask::PodClass;
+use super::packing::{Bench, Packing, without_simulation};
 use super::reason::{Met, MinValuesUnmet, NoInstanceType, Refusal, TypeRule};
 use super::sets::SetId;
 use crate::catalog::InstanceType;

@@ -35,8 +35,8 @@ pub use reason::{
 };
 pub use topology::{TopologyKind, TopologyUnsatisfiable};
 
-use crate::resources::{NODES, Resources};
 use crate::quantity::Quantity;
+use crate::resources::{NODES, Resources};
 use crate::settings::{MinValuesPolicy, Settings};
 use crate::snapshot::{Pod, PodName, Pool, Snapshot, Storage};
 use amounts::{Axes, Row};
@@ -212,6 +212,8 @@ impl<'a> Pass<'a> {
     /// Places all pods; those left are tried once more with what the skew of spread constraints allows besides the emptiest
     /// domains. (Upstream leaves them waiting: it takes the emptiest domain or none.)
     fn run(mut self, schedule: &mut Schedule) {
+        let (classes, mut around) = self.surroundings();
+        classes.iter().for_each(|class| class.found_groups(&mut around));
         let left = self.place_all((0..self.pods.len()).collect(), Reach::Emptiest, schedule);
         let is_spread = |pod: &usize| self.pods[*pod].topology_spread.iter().any(|spread| spread.is_required);
         if left.iter().any(is_spread) {
@@ -274,10 +276,14 @@ impl<'a> Pass<'a> {
     }
 
     fn stage(&mut self, class: usize, stage: usize) -> Option<Rc<Ask>> {
+        let (classes, mut around) = self.surroundings();
+        classes[class].stage(stage, &mut around)
+    }
+
+    fn surroundings(&mut self) -> (&mut [PodClass<'a>], Surroundings<'_, 'a>) {
         let Self { sets, topology, templates, existing, classes, .. } = self;
         let some_pool_has_preferred_taints = self.some_pool_has_preferred_taints;
-        let mut around = Surroundings { sets, topology, templates, existing, some_pool_has_preferred_taints };
-        classes[class].stage(stage, &mut around)
+        (classes, Surroundings { sets, topology, templates, existing, some_pool_has_preferred_taints })
     }
 
     fn try_place(&mut self, pod: usize, class: usize, ask: &Ask, reach: Reach) -> Result<(), Refused> {
@@ -294,7 +300,7 @@ impl<'a> Pass<'a> {
     fn place_in_existing(&mut self, pod: usize, class: usize, ask: &Ask, openings: &Openings) -> bool {
         let class = &self.classes[class];
         for index in &ask.nodes {
-            let node = &mut self.existing[*index];
+            let node = &mut self.existing[*index as usize];
             if node.has_room(class) && self.topology.admits(openings, node.host) {
                 node.place(class, &self.pods[pod].name);
                 self.topology.record(&self.sets, node.host, None, class.labels, &class.forbids);

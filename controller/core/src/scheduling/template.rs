@@ -224,11 +224,7 @@ impl Ways {
         let way = *self.known.entry(offering.requirements.clone()).or_insert_with(|| {
             let is_reserved = offering.capacity_type == CapacityType::Reserved;
             let reservation = offering.reservation.as_ref().filter(|_| is_reserved).map(|r| r.id.clone());
-            self.ways.push(Way {
-                requirements: offering.requirements.clone(),
-                reservation,
-                types: Bits::default(),
-            });
+            self.ways.push(Way { requirements: offering.requirements.clone(), reservation, types: Bits::default() });
             self.ways.len() - 1
         });
         self.ways[way].types.insert(instance_type);

@@ -90,7 +90,8 @@ pub(super) fn alternatives(pod: &Pod, storage: &Storage) -> Alternatives {
 fn places<'s>(claim: &PodName, storage: &'s Storage) -> &'s [Requirements] {
     let Some(claim) = storage.claims.get(claim) else { return &[] };
     let of_volume = claim.volume.as_ref().map(|volume| storage.volumes.get(volume).map(|v| v.alternatives.as_slice()));
-    let of_class = || claim.class.as_ref().and_then(|class| storage.classes.get(class)).map(|c| c.alternatives.as_slice());
+    let of_class =
+        || claim.class.as_ref().and_then(|class| storage.classes.get(class)).map(|c| c.alternatives.as_slice());
     of_volume.unwrap_or_else(of_class).unwrap_or_default()
 }
 

@@ -22,8 +22,8 @@ pub use pod::{
     PreferredTerm, SpreadConstraint, WeightedTerm,
 };
 pub use pool::Pool;
-pub use storage::{PersistentVolume, Storage, StorageClass, VolumeClaim, attach_limits};
 pub(crate) use pool::node_class_label;
+pub use storage::{PersistentVolume, Storage, StorageClass, VolumeClaim, attach_limits};
 
 use jiff::Timestamp;
 use std::collections::BTreeMap;

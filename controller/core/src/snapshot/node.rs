@@ -198,8 +198,7 @@ impl Parsed {
         let hostname = labels.get(labels::HOSTNAME_LABEL).unwrap_or(&name);
         Self {
             requirements: Arc::new(
-                Requirements::from_labels(&labels)
-                    .with(Requirement::equals(labels::HOSTNAME_LABEL, hostname.as_str())),
+                Requirements::from_labels(&labels).with(Requirement::equals(labels::HOSTNAME_LABEL, hostname.as_str())),
             ),
             name,
             labels,

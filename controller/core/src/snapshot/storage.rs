@@ -100,7 +100,8 @@ impl PersistentVolume {
         // A volume on one machine names its host, which another machine of the same name need not be: with the host gone, what
         // else the term says decides.
         let is_on_host = spec.local.is_some() || spec.host_path.is_some();
-        let terms = spec.node_affinity.and_then(|affinity| affinity.required).map(|required| required.node_selector_terms);
+        let terms =
+            spec.node_affinity.and_then(|affinity| affinity.required).map(|required| required.node_selector_terms);
         let alternatives = terms.iter().flatten().map(|term| {
             let expressions = term.match_expressions.iter().flatten();
             let parsed = expressions.map(|e| match e.operator.parse::<Operator>() {

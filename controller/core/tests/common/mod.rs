@@ -122,7 +122,8 @@ fn add_storage(world: &mut World, given: &Value) {
     for (name, fields) in entries(&given["claims"]) {
         let mut claim = VolumeClaim { class: Some(format!("class-of-{name}")), ..VolumeClaim::default() };
         let driver = "ebs.csi.aws.com".to_owned();
-        let class = StorageClass { driver: driver.clone(), is_immediate: false, alternatives: zones(&fields["classZones"]) };
+        let class =
+            StorageClass { driver: driver.clone(), is_immediate: false, alternatives: zones(&fields["classZones"]) };
         storage.classes.insert(format!("class-of-{name}"), class);
         if fields["zone"].is_string() {
             claim.volume = Some(format!("volume-of-{name}"));
@@ -149,7 +150,11 @@ fn reserve(instance_type: Arc<InstanceType>, reservations: &Value) -> Arc<Instan
             continue;
         }
         let zone = fields["zone"].as_str().expect("a zone").to_owned();
-        let given = [(ZONE, zone.as_str()), (labels::CAPACITY_TYPE_LABEL, "reserved"), (labels::CAPACITY_RESERVATION_ID_LABEL, &id)];
+        let given = [
+            (ZONE, zone.as_str()),
+            (labels::CAPACITY_TYPE_LABEL, "reserved"),
+            (labels::CAPACITY_RESERVATION_ID_LABEL, &id),
+        ];
         let requirements = given.iter().map(|(key, value)| Requirement::equals(key, *value)).collect();
         let mut markets = changed.requirements.get_or_any(labels::CAPACITY_TYPE_LABEL).values().clone();
         markets.insert("reserved".to_owned());

@@ -265,12 +265,12 @@ impl<'a> Topology<'a> {
         let key = group.key;
         let label = self.keys[key.0].label.clone();
         let seeds = group.seeds.clone();
-        let reachable: Vec<String> =
-            self.keys[key.0].of_pools.open_to(seeds.as_deref()).map(str::to_owned).collect();
+        let reachable: Vec<String> = self.keys[key.0].of_pools.open_to(seeds.as_deref()).map(str::to_owned).collect();
         for domain in reachable {
             group.know(self.domain(key, &domain));
         }
-        let parts: Vec<bool> = self.survey.nodes.iter().map(|node| group.includes(node.taints, &node.requirements)).collect();
+        let parts: Vec<bool> =
+            self.survey.nodes.iter().map(|node| group.includes(node.taints, &node.requirements)).collect();
         for (index, node) in self.survey.nodes.iter().enumerate().filter(|(index, _)| parts[*index]) {
             if let Some(domain) = node.state.labels().get(&label).filter(|_| !node.state.is_marked_for_deletion()) {
                 let number = number_of(&mut self.keys[key.0], domain);
@@ -306,7 +306,14 @@ impl<'a> Topology<'a> {
     }
 
     /// Takes note that a pod was placed on a host; a planned one is of `set` from now on.
-    pub(super) fn record(&mut self, sets: &Sets, host: HostId, set: Option<SetId>, labels: LabelsId, forbids: &[GroupId]) {
+    pub(super) fn record(
+        &mut self,
+        sets: &Sets,
+        host: HostId,
+        set: Option<SetId>,
+        labels: LabelsId,
+        forbids: &[GroupId],
+    ) {
         if let Some(set) = set {
             self.hosts[host.0].labels = HostLabels::Planned(set);
         }
@@ -409,7 +416,8 @@ impl<'a> Topology<'a> {
             return Rc::clone(bits);
         }
         let requirement = sets.get(set).get(label);
-        let bits = Bits::of(names.len(), |domain| requirement.is_none_or(|requirement| requirement.has(&names[domain])));
+        let bits =
+            Bits::of(names.len(), |domain| requirement.is_none_or(|requirement| requirement.has(&names[domain])));
         let bits = Rc::new(bits);
         self.allowed.insert((key, set), (names.len(), Rc::clone(&bits)));
         bits

@@ -107,7 +107,9 @@ impl Topology<'_> {
                     (spread(group, &usable, constraint.counts_itself, max_skew, min_domains), true)
                 }
                 Kind::Near => near(group, &usable, constraint.counts_itself),
-                Kind::Apart => (Bits::of(self.keys[key.0].names.len(), |d| is_empty_and_usable(group, &usable, d)), false),
+                Kind::Apart => {
+                    (Bits::of(self.keys[key.0].names.len(), |d| is_empty_and_usable(group, &usable, d)), false)
+                }
             };
             if open.is_empty() {
                 return Err(Closed(index));
@@ -201,13 +203,7 @@ impl Topology<'_> {
     }
 
     /// For one label, the sets of domains that would do, the best first.
-    fn domains_open(
-        &mut self,
-        sets: &Sets,
-        open: &OpenKey,
-        set: SetId,
-        reach: Reach,
-    ) -> Result<Vec<Bits>, Closed> {
+    fn domains_open(&mut self, sets: &Sets, open: &OpenKey, set: SetId, reach: Reach) -> Result<Vec<Bits>, Closed> {
         let here = (*self.allowed(sets, open.key, set)).clone();
         let mut left = here.clone();
         for (index, bits) in &open.fixed {
@@ -274,7 +270,8 @@ fn filtered(bits: &Bits, keeps: impl Fn(usize) -> bool) -> Bits {
 
 /// Domains that may have one pod more.
 fn spread(group: &Group, usable: &Bits, counts_itself: bool, max_skew: u32, min_domains: Option<u32>) -> Bits {
-    let most = i64::from(least(group, usable, min_domains).unwrap_or(0)) + i64::from(max_skew) - i64::from(counts_itself);
+    let most =
+        i64::from(least(group, usable, min_domains).unwrap_or(0)) + i64::from(max_skew) - i64::from(counts_itself);
     filtered(&group.known, |domain| i64::from(group.count(domain)) <= most)
 }
 
