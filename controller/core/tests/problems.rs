@@ -35,9 +35,10 @@ fn pool(name: &str, spec: Value) -> Value {
 }
 
 fn pods(name: &str, count: usize, cpu: &str, more: Value) -> Value {
-    let requests = json!({"cpu": cpu, "memory": "1Gi"});
+    let memory = more["memory"].as_str().unwrap_or("1Gi");
+    let requests = json!({"cpu": cpu, "memory": memory});
     let mut spec = json!({"containers": [{"name": "main", "image": "main", "resources": {"requests": requests}}]});
-    for (field, value) in more.as_object().into_iter().flatten() {
+    for (field, value) in more.as_object().into_iter().flatten().filter(|(field, _)| *field != "memory") {
         spec[field] = value.clone();
     }
     json!({"count": count, "pod": {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}})
@@ -128,6 +129,12 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
     let tainted = pool("gpu", json!({"weight": 10, "taints": taints}));
     let limited = pool("small", json!({"limits": {"cpu": "1"}}));
     let small = json!([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}]);
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "small"}},
+    }]});
+    let zones = ["us-west-2a", "us-west-2b", "us-west-2c"];
+    let three_zones = json!([{"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]);
     let stories = [
         (
             "a pod too big for every type",
@@ -147,8 +154,15 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
                 json!([pool("default", json!({"requirements": small}))]),
                 json!([
                     pods("web", 3, "1", json!({})),
-                    pods("graviton", 2, "7900m", json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}))
+                    pods("graviton", 2, "8900m", json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}))
                 ]),
+            ),
+        ),
+        (
+            "sixty small pods over three zones, and one that needs 64 GB",
+            problem(
+                json!([pool("default", json!({"requirements": three_zones}))]),
+                json!([pods("small", 60, "250m", spread), pods("big", 1, "4", json!({"memory": "64Gi"}))]),
             ),
         ),
     ];

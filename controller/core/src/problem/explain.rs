@@ -18,7 +18,7 @@ pub fn explain(problem: &Problem, schedule: &Schedule) -> String {
     let total = schedule.new_nodes.iter().map(|node| node.pods.len()).sum::<usize>()
         + schedule.existing.values().map(Vec::len).sum::<usize>()
         + schedule.unschedulable.len();
-    line(&mut text, 0, format_args!("{}: {total} pods, {} new nodes", problem.id, schedule.new_nodes.len()));
+    line(&mut text, 0, format_args!("{}: pods {total}, new nodes {}", problem.id, schedule.new_nodes.len()));
     for (node, pods) in &schedule.existing {
         line(&mut text, 1, format_args!("node {node} has room for {}", groups(problem, pods)));
     }
@@ -78,8 +78,9 @@ fn left_out(text: &mut String, reason: &Unschedulable) {
                 types(text, none);
             }
             refusal => {
-                let more = refusal.explain().map(|more| format!(" ({more})")).unwrap_or_default();
-                line(text, 2, format_args!("NodePool {pool}: {refusal}{more}"));
+                // Our own sentence where there is one: it says what upstream's words say, and more.
+                let reason = refusal.explain().unwrap_or_else(|| refusal.to_string());
+                line(text, 2, format_args!("NodePool {pool}: {reason}"));
             }
         }
     }

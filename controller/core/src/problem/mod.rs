@@ -89,12 +89,12 @@ impl Problem {
         let snapshot = &mut reader.snapshot;
         snapshot.daemon_sets = file.daemon_sets.iter().map(|set| Arc::new(DaemonSet::from_api(set))).collect();
         snapshot.pod_disruption_budgets = file.pdbs.iter().map(|pdb| Arc::new(Pdb::from_api(pdb))).collect();
-        let mut storage = Storage::default();
-        storage.claims = file.persistent_volume_claims.iter().map(VolumeClaim::from_api).collect();
-        storage.volumes = file.persistent_volumes.iter().map(PersistentVolume::from_api).collect();
-        storage.classes = file.storage_classes.iter().map(StorageClass::from_api).collect();
-        storage.attach_limits = file.csi_nodes.iter().map(attach_limits).collect();
-        snapshot.storage = Some(Arc::new(storage));
+        snapshot.storage = Some(Arc::new(Storage {
+            claims: file.persistent_volume_claims.iter().map(VolumeClaim::from_api).collect(),
+            volumes: file.persistent_volumes.iter().map(PersistentVolume::from_api).collect(),
+            classes: file.storage_classes.iter().map(StorageClass::from_api).collect(),
+            attach_limits: file.csi_nodes.iter().map(attach_limits).collect(),
+        }));
         snapshot.namespaces = file.namespaces.iter().map(Namespace::from_api).collect();
         Ok(Self { id: file.id, snapshot: reader.snapshot, settings: settings(&file.settings)?, groups: reader.groups })
     }
@@ -282,18 +282,17 @@ fn condition(kind: &str, status: &str, reason: Option<&str>) -> api::PodConditio
 }
 
 fn settings(given: &file::SettingsFile) -> Result<Settings, ProblemError> {
-    let mut settings = Settings::default();
-    settings.preference_policy = match given.preference_policy.as_str() {
+    let preference_policy = match given.preference_policy.as_str() {
         "" | "Respect" => PreferencePolicy::Respect,
         "Ignore" => PreferencePolicy::Ignore,
         other => return Err(not_one_of("settings.preferencePolicy", other, "Respect or Ignore")),
     };
-    settings.min_values_policy = match given.min_values_policy.as_str() {
+    let min_values_policy = match given.min_values_policy.as_str() {
         "" | "Strict" => MinValuesPolicy::Strict,
         "BestEffort" => MinValuesPolicy::BestEffort,
         other => return Err(not_one_of("settings.minValuesPolicy", other, "Strict or BestEffort")),
     };
-    Ok(settings)
+    Ok(Settings { preference_policy, min_values_policy, ..Settings::default() })
 }
 
 fn not_one_of(path: &str, value: &str, expected: &str) -> ProblemError {

@@ -108,7 +108,8 @@ fn both(a: &Requirements, b: &Requirements) -> Option<Requirements> {
 
 /// Whether no label, nor its absence, satisfies both.
 pub(super) fn clash(present: Option<&Requirement>, wanted: &Requirement) -> bool {
-    present.is_some_and(|present| !present.intersects(wanted) && !(present.is_negative() && wanted.is_negative()))
+    let both = |present: &Requirement| present.intersects(wanted) || (present.is_negative() && wanted.is_negative());
+    present.is_some_and(|present| !both(present))
 }
 
 /// The claims that count towards a node's limits, with the driver that attaches each.
