@@ -207,7 +207,7 @@ def main():
             line = json.dumps(each) + "\n"
             answer, peak = run([decide, "--catalogues", folder, "--repeat", str(args.repeat)], folder, line)
             pods, outcome = answer["pods"], answer["outcomes"][0]
-            nanos = answer["solveNs"]
+            nanos = answer["leastNs"]
             left = sum(r["count"] for r in outcome["unschedulable"].values())
             theirs, ratio = "", ""
             if args.oracle and pods <= args.oracle_most and not each.get("nodes"):

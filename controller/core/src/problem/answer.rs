@@ -64,8 +64,9 @@ fn claim(problem: &Problem, planned: &PlannedNode) -> Value {
     let by_price = names(&planned.instance_types);
     let mut by_name = by_price.clone();
     by_name.sort();
-    let prices = planned.instance_types.iter().filter_map(|t| t.cheapest_price(&planned.requirements));
-    let cheapest = prices.min_by(f64::total_cmp).unwrap_or(-1.0);
+    // The types are in order of price.
+    let first = planned.instance_types.first();
+    let cheapest = first.and_then(|t| t.cheapest_price(&planned.requirements)).unwrap_or(-1.0);
     json!({
         "nodePool": planned.pool,
         "pods": count(problem, &planned.pods),

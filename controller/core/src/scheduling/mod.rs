@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use template::Template;
-use topology::{Closed, Openings, Reach, Topology};
+use topology::{Closed, HostId, Openings, Reach, Topology};
 
 /// Where every pod that needs a place goes.
 #[derive(Clone, Debug, Default)]
@@ -314,8 +314,13 @@ impl<'a> Pass<'a> {
         let Self { sets, topology, templates, reservations, packings, classes, order, .. } = self;
         let class = &classes[class];
         let attempt = Attempt { class, ask, openings, reach };
+        let first_host = self.existing.len();
         let mut found = None;
         for (place, index) in order.iter() {
+            // Asked first, as it costs least: with thousands of pods that avoid each other it is nearly always the answer.
+            if topology.check_host(openings, HostId(first_host + index)).is_err() {
+                continue;
+            }
             let packing = &packings[index];
             let template = &mut templates[packing.template];
             let mut bench = Bench { sets, topology, template, reservations };

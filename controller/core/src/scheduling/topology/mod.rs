@@ -76,6 +76,8 @@ struct Key<'a> {
     numbers: BTreeMap<String, usize>,
     /// The domain of each node that exists.
     of_nodes: Vec<Option<usize>>,
+    /// Of each node in [`Survey::nodes`]: the domain that there is because of it, if it stays, and the domain of its pods.
+    surveyed: Vec<(Option<usize>, Option<usize>)>,
 }
 
 /// A node as the topology sees it.
@@ -263,33 +265,25 @@ impl<'a> Topology<'a> {
     /// Counts what runs, and what the pass has placed so far.
     fn count(&mut self, sets: &Sets, group: &mut Group) {
         let key = group.key;
-        let label = self.keys[key.0].label.clone();
         let seeds = group.seeds.clone();
         let reachable: Vec<String> = self.keys[key.0].of_pools.open_to(seeds.as_deref()).map(str::to_owned).collect();
         for domain in reachable {
             group.know(self.domain(key, &domain));
         }
-        let parts: Vec<bool> =
-            self.survey.nodes.iter().map(|node| group.includes(node.taints, &node.requirements)).collect();
-        for (index, node) in self.survey.nodes.iter().enumerate().filter(|(index, _)| parts[*index]) {
-            if let Some(domain) = node.state.labels().get(&label).filter(|_| !node.state.is_marked_for_deletion()) {
-                let number = number_of(&mut self.keys[key.0], domain);
-                group.know(number);
+        let selected: Vec<bool> = (0..self.label_sets.len())
+            .map(|labels| {
+                let (namespace, labels) = self.label_sets.get(LabelsId(labels));
+                group.selects_running(namespace, labels)
+            })
+            .collect();
+        for (node, (seed, domain)) in self.survey.nodes.iter().zip(&self.keys[key.0].surveyed) {
+            if !group.includes(node.taints, &node.requirements) {
+                continue;
             }
-            let counted: u32 = node
-                .pods
-                .iter()
-                .filter(|(labels, _)| {
-                    let (namespace, labels) = self.label_sets.get(**labels);
-                    group.selects_running(namespace, labels)
-                })
-                .map(|(_, pods)| *pods)
-                .sum();
-            if counted > 0
-                && let Some(domain) = self.survey.domain(index, &label)
-            {
-                let number = number_of(&mut self.keys[key.0], domain);
-                group.add(number, counted);
+            seed.iter().for_each(|domain| group.know(*domain));
+            let counted: u32 = node.pods.iter().filter(|(labels, _)| selected[labels.0]).map(|(_, pods)| *pods).sum();
+            if let Some(domain) = domain.filter(|_| counted > 0) {
+                group.add(domain, counted);
             }
         }
         for host in (0..self.hosts.len()).map(HostId) {
@@ -377,6 +371,7 @@ impl<'a> Topology<'a> {
             names: Vec::new(),
             numbers: BTreeMap::new(),
             of_nodes: Vec::new(),
+            surveyed: Vec::new(),
         };
         let existing: Vec<Option<String>> = self
             .hosts
@@ -398,6 +393,12 @@ impl<'a> Topology<'a> {
                 key.numbers.entry(name.clone()).or_insert(number);
                 key.names.push(name);
             }
+        }
+        for (index, node) in self.survey.nodes.iter().enumerate() {
+            let seed = node.state.labels().get(label).filter(|_| !node.state.is_marked_for_deletion());
+            let seed = seed.map(|domain| number_of(&mut key, domain));
+            let domain = self.survey.domain(index, label).map(|domain| number_of(&mut key, domain));
+            key.surveyed.push((seed, domain));
         }
         self.keys.push(key);
         KeyId(self.keys.len() - 1)
