@@ -51,7 +51,8 @@ def catalogue():
                 ],
             }
         )
-    return {"region": "test", "wellKnownLabels": [], "instanceTypes": types}
+    reservation = [f"karpenter.k8s.aws/capacity-reservation-{what}" for what in ("id", "type", "interruptible")]
+    return {"region": "test", "wellKnownLabels": ["topology.k8s.aws/zone-id", *reservation], "instanceTypes": types}
 
 
 def pod(name, labels, requests, **spec):
@@ -211,7 +212,7 @@ def main():
             left = sum(r["count"] for r in outcome["unschedulable"].values())
             theirs, ratio = "", ""
             if args.oracle and pods <= args.oracle_most and not each.get("nodes"):
-                upstream, _ = run([args.oracle, "schedule", "-catalogues", folder], folder, line)
+                upstream, _ = run([args.oracle, "-catalogues", folder, "schedule"], folder, line)
                 rate = pods / (upstream["leastNs"] / 1e9)
                 theirs, ratio = f"{rate:.0f}", f"{upstream['leastNs'] / nanos:.0f}×"
             print(

@@ -38,7 +38,7 @@ pub use topology::{TopologyKind, TopologyUnsatisfiable};
 use crate::quantity::Quantity;
 use crate::resources::{NODES, Resources};
 use crate::settings::{MinValuesPolicy, Settings};
-use crate::snapshot::{Pod, PodName, Pool, Snapshot, Storage};
+use crate::snapshot::{Pod, PodName, Pool, Snapshot, StateNode, Storage};
 use amounts::{Axes, Row};
 use ask::{Ask, PodClass, Surroundings};
 use bits::Bits;
@@ -98,8 +98,9 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
 fn pods_to_place(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     let mut pods: BTreeMap<&PodName, &Arc<Pod>> =
         snapshot.pods.iter().filter(|(_, pod)| pod.is_provisionable()).collect();
-    let bound = snapshot.pods_by_node();
-    for node in snapshot.nodes.values().filter(|node| node.is_marked_for_deletion()) {
+    let going: Vec<&StateNode> = snapshot.nodes.values().filter(|node| node.is_marked_for_deletion()).collect();
+    let bound = if going.is_empty() { BTreeMap::new() } else { snapshot.pods_by_node() };
+    for node in going {
         let on_node = node.node_name().and_then(|name| bound.get(name)).into_iter().flatten();
         pods.extend(on_node.filter(|pod| snapshot.is_currently_reschedulable(pod)).map(|pod| (&pod.name, *pod)));
     }
