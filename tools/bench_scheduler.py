@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the scheduler on the workloads that upstream times its own with.
 
-    python3 tools/bench_scheduler.py DECIDE [--oracle ORACLE] [--pods 50,500,5000] [--keep FOLDER]
+    python3 tools/bench_scheduler.py DECIDE [--oracle ORACLE] [--pods 50,500,5000]
 
 DECIDE is the program `decide` of controller-core's examples; ORACLE, where there
 is one, answers the same problems with upstream's scheduler. Both read the same

@@ -112,12 +112,19 @@ fn tell(context: &Context, snapshot: &Snapshot, schedule: &Schedule, took: Durat
     if schedule.unschedulable.values().any(|reason| matches!(reason, Unschedulable::NoNodePools)) {
         tracing::info!(controller = "provisioner", "no dynamic nodepools found");
     }
-    let failed = schedule.unschedulable.len();
+    // Pods that wait for reserved capacity are not stuck: a later pass may find some.
+    let failed = schedule.unschedulable.values().filter(|reason| !reason.is_deferred()).count();
     context.metrics.scheduler_unschedulable_pods_count.set(["provisioner"], failed as f64);
     for (name, reason) in &schedule.unschedulable {
         let is_ignored = matches!(reason, Unschedulable::Ignored(_));
         if is_ignored {
             tracing::debug!(controller = "provisioner", Pod = %name, error = %reason, "ignoring pod");
+        } else if reason.is_deferred() {
+            tracing::debug!(
+                controller = "provisioner", Pod = %name,
+                "deferring scheduling decision for provisionable pod(s) to future simulation due to limited reserved \
+                 offering capacity"
+            );
         } else {
             tracing::error!(controller = "provisioner", Pod = %name, error = %reason, "could not schedule pod");
         }
