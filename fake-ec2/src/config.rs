@@ -3,11 +3,12 @@
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::quota::VcpuClass;
 use crate::cloud::throttle::Throttling;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How a [`crate::FakeEc2`] is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The one region it plays; [`regions`](crate::regions) names those in the catalogue. Any other region has no instance
     /// types.
@@ -39,7 +40,7 @@ pub struct Config {
 }
 
 /// Whether policies decide who may do what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Iam {
     /// Whoever can connect can do everything.
     #[default]
@@ -71,7 +72,7 @@ impl Default for Config {
 
 /// How long an instance stays in each passing state. AWS promises none of these.
 // fidelity: assumed: durations as commonly seen; the order of states is documented.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pace {
     /// `pending` before `running`.
     pub pending: Duration,
@@ -98,13 +99,14 @@ impl Default for Pace {
 }
 
 /// Account quotas. vCPUs are not limited unless set; fleets as AWS limits them by default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// vCPUs of running on-demand instances of the standard families (A, C, D, H, I, M, R, T and Z).
     pub on_demand_vcpus: Option<u32>,
     /// vCPUs of running spot instances of the standard families.
     pub spot_vcpus: Option<u32>,
     /// vCPUs of running instances of the other classes.
+    #[serde(with = "crate::state::pairs")]
     pub vcpus_by_class: BTreeMap<(CapacityType, VcpuClass), u32>,
     /// Fleets of type maintain and request that are not deleted.
     pub fleets: u32,

@@ -22,6 +22,7 @@
 
 mod actions;
 mod bootstrap;
+mod clock;
 mod cloud;
 mod config;
 mod connector;
@@ -34,6 +35,8 @@ mod iam;
 mod journal;
 mod server;
 mod socket;
+mod state;
+mod waiting;
 mod wire;
 
 pub use bootstrap::{Bootstrap, Bootstrapped, is_cluster_name};
@@ -68,4 +71,6 @@ pub use fault::{Calls, FaultId, FaultRule, Outcome};
 pub use journal::{Denial, JournalEntry};
 pub use server::FakeEc2;
 pub use socket::SocketOptions;
+pub use state::StateError;
+pub use state::file::StateFile;
 pub use wire::Service;

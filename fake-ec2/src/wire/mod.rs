@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use query::Form;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A request larger than this is refused. SQS allows messages of 1 MiB, EC2 user data of 16 KiB; a fleet request over the
@@ -19,7 +20,7 @@ use serde_json::Value;
 pub(crate) const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// The AWS services this crate plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each is named for what it is.
 pub enum Service {
     Ec2,
@@ -122,6 +123,15 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The name of the queue that a call is about; empty if it is about none.
+    pub(crate) fn queue(&self) -> &str {
+        let url = match &self.payload {
+            Payload::Form(form) => form.peek("QueueUrl"),
+            Payload::Json(input) => input.get("QueueUrl").and_then(Value::as_str),
+        };
+        url.map_or("", |url| url.rsplit('/').next().unwrap_or(url))
+    }
+
     /// The request's parameters as the journal keeps them.
     pub(crate) fn params(&self) -> Value {
         match &self.payload {
