@@ -17,6 +17,8 @@ pub struct Config {
     pub account: String,
     /// Where ids and tie-breaks come from: the same seed and the same requests give the same answers.
     pub seed: u64,
+    /// How close to AWS it plays.
+    pub profile: Profile,
     /// The instance families offered (`m5`, `c7g`, …); empty means the whole catalogue. A scenario that needs few types
     /// starts and answers faster with few.
     pub families: Vec<String>,
@@ -37,6 +39,21 @@ pub struct Config {
     /// What policies are told of `aws:SecureTransport`. The fake speaks plain HTTP and plays the TLS in front of it: a
     /// policy that denies plain HTTP, as the usual one of an interruption queue does, would else deny everything.
     pub secure_transport: bool,
+    /// Whether signatures are checked, against [`Config::access_keys`] and the keys that the account itself has issued.
+    pub verify_signatures: bool,
+    /// Access key IDs and secrets of the account's administrators.
+    pub access_keys: BTreeMap<String, String>,
+}
+
+/// How close to AWS it plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profile {
+    /// As AWS does.
+    #[default]
+    Strict,
+    /// As people who come from moto's server expect: there is a default VPC with a subnet in each zone, images that nobody has
+    /// registered can be launched, and `POST /moto-api/reset` begins anew.
+    Lenient,
 }
 
 /// Whether policies decide who may do what.
@@ -56,6 +73,7 @@ impl Default for Config {
             region: "us-west-2".into(),
             account: "123456789012".into(),
             seed: 0,
+            profile: Profile::Strict,
             families: Vec::new(),
             kubernetes_version: "1.36".into(),
             pace: Pace::default(),
@@ -66,6 +84,8 @@ impl Default for Config {
             throttling: Throttling::default(),
             iam: Iam::Off,
             secure_transport: true,
+            verify_signatures: false,
+            access_keys: BTreeMap::new(),
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::iam::decision::Asking;
 use crate::iam::facts::Keys;
 use crate::journal::JournalEntry;
 use crate::server::{FakeEc2, lock};
+use crate::state::{Snapshot, StateError};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -564,6 +565,26 @@ impl Control {
     /// Messages in a queue: visible, in flight, delayed.
     pub fn queue_counts(&self, name: &str) -> Option<(usize, usize, usize)> {
         self.0.locked(|cloud, now| cloud.queues.get_mut(name).map(|queue| queue.counts(now)))
+    }
+}
+
+/// The account as a whole.
+impl Control {
+    /// Everything in the account, what will happen by itself, the fault rules and how the clock is set, as JSON.
+    pub fn snapshot(&self) -> Value {
+        serde_json::json!(Snapshot::of(&self.0))
+    }
+
+    /// Puts an account as [`Control::snapshot`] answered it in the place of this one. Its instants stay what they were, so
+    /// that what was due in the meantime happens at once.
+    pub fn restore_snapshot(&self, snapshot: &Value) -> Result<(), StateError> {
+        self.0.restore(Snapshot::read(snapshot.to_string().as_bytes())?);
+        Ok(())
+    }
+
+    /// How many calls wait for messages.
+    pub fn waiting_calls(&self) -> usize {
+        self.0.inner.bells.waiters()
     }
 }
 

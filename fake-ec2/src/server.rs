@@ -7,11 +7,14 @@ use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::connector::InProcessClient;
 use crate::control::Control;
+use crate::error::ApiError;
 use crate::fault::{Faults, Origin, Outcome};
 use crate::iam;
 use crate::iam::caller::Caller;
 use crate::journal::{Denial, Journal, JournalEntry};
+use crate::lenient;
 use crate::waiting::{Bells, Waiter};
+use crate::wire::signature::{self, Distrust};
 use crate::wire::{self, Call};
 use bytes::Bytes;
 use controller_clock::Clock;
@@ -76,7 +79,7 @@ impl FakeEc2 {
     /// An empty account in one region.
     pub fn new(config: Config, clock: Clock) -> Self {
         let inner = Inner {
-            cloud: Mutex::new(Cloud::new(config.clone(), clock.now())),
+            cloud: Mutex::new(account(config.clone(), clock.now())),
             clock: AccountClock::new(clock),
             config,
             bootstraps: Mutex::default(),
@@ -142,6 +145,12 @@ impl FakeEc2 {
             }
         };
         let params = call.params();
+        if let Err(error) = self.check_signature(&request, &call) {
+            let request_id = self.locked(|cloud, _| cloud.ids.uuid());
+            let response = wire::answer(&call, &request_id, Err(error));
+            self.record(&call, params, arrived, Some(&response), None);
+            return Exchange::Answered(response);
+        }
         let fault = self.strike(&call, &params);
         let mut lost_reply = false;
         let mut truncated = false;
@@ -173,6 +182,9 @@ impl FakeEc2 {
                 response
             }
         };
+        if changes(&call.action) {
+            self.touch();
+        }
         if lost_reply {
             self.record(&call, params, arrived, None, None);
             return Exchange::Lost;
@@ -188,6 +200,18 @@ impl FakeEc2 {
         let principal = Caller::of(&lock(&self.inner.cloud), call).arn;
         let from = Origin { access_key_id: &call.sender.access_key_id, principal: &principal };
         lock(&self.inner.faults).strike(call.service, &call.action, params, from)
+    }
+
+    /// Where signatures are checked, whether this one is right.
+    fn check_signature(&self, request: &Request<Bytes>, call: &Call) -> Result<(), ApiError> {
+        if !self.locked(|cloud, _| cloud.config.verify_signatures) {
+            return Ok(());
+        }
+        let secret_of = |key: &str| self.locked(|cloud, now| iam::secret_of(cloud, now, key));
+        match signature::verify(request, call.protocol, self.inner.clock.given(), secret_of) {
+            Err(Distrust::Unsigned) if iam::is_unsigned(&call.action) => Ok(()),
+            checked => checked.map_err(|distrust| distrust.error(call)),
+        }
     }
 
     pub(crate) fn refuse(&self, unreadable: &wire::Unreadable) -> Response<Bytes> {
@@ -209,6 +233,7 @@ impl FakeEc2 {
         };
         loop {
             let performed = self.locked(|cloud, now| {
+                lenient::admit(cloud, now, call);
                 match actions::perform(cloud, &Context { now, started, asking: admitted.asking() }, call) {
                     Step::Done(result) => Ok((cloud.ids.uuid(), result)),
                     Step::WaitUntil(deadline) => Err((deadline, self.inner.bells.enter(cloud, call.queue()))),
@@ -334,6 +359,18 @@ impl FakeEc2 {
         let observers = lock(&self.inner.observers).clone();
         observers.iter().for_each(|observer| observer(&entry));
     }
+}
+
+/// Whether there may be something to save after an action, by how AWS names those that only look.
+fn changes(action: &str) -> bool {
+    !["Describe", "Get", "List"].iter().any(|verb| action.starts_with(verb))
+}
+
+/// An account as it begins.
+pub(crate) fn account(config: Config, now: Timestamp) -> Cloud {
+    let mut cloud = Cloud::new(config, now);
+    lenient::furnish(&mut cloud);
+    cloud
 }
 
 /// Counts a [`FakeEc2::run`] for as long as it lasts.
