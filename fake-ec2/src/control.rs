@@ -2,7 +2,7 @@
 
 use crate::actions::{Context, cloudformation, open_session};
 use crate::bootstrap::{
-    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap,
+    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap, bootstrapped,
 };
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
@@ -106,6 +106,19 @@ impl Control {
     pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
         lock(&self.0.inner.bootstraps).push(options.clone());
         self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
+    }
+
+    /// As [`Control::bootstrap`], where there is no cluster of this name yet; what belongs to it is answered either way. A
+    /// reset makes it anew.
+    pub fn ensure_bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        let present = self.0.locked(|cloud, _| bootstrapped(cloud, &options.cluster_name));
+        match present {
+            None => self.bootstrap(options),
+            Some(present) => {
+                lock(&self.0.inner.bootstraps).push(options);
+                present
+            }
+        }
     }
 
     /// Adds an image; its id is answered.

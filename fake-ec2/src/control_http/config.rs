@@ -14,7 +14,7 @@ const MAX_PACE_MS: u64 = 86_400_000;
 /// More vCPUs than any account has.
 const MAX_VCPUS: u64 = 100_000_000;
 
-/// As JSON Web Key Sets and templates are: given as text, read when used.
+/// What the fields say, over what there was.
 pub(super) fn read(config: Config, fields: &mut Fields) -> Result<Config, Refusal> {
     let Config {
         region,
@@ -191,7 +191,7 @@ fn read_access_keys(keys: &Value) -> Result<BTreeMap<String, String>, Refusal> {
     read.collect()
 }
 
-/// IAM's own have sixteen characters and more; people like `test`.
-pub(crate) fn is_access_key_id(text: &str) -> bool {
+/// Whether a text can be an access key ID. IAM's own have sixteen characters and more; people like `test`.
+pub fn is_access_key_id(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

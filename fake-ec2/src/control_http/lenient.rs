@@ -2,7 +2,7 @@
 
 use super::{Door, reset};
 use crate::config::Profile;
-use crate::server::FakeEc2;
+use crate::server::{FakeEc2, lock};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -29,7 +29,9 @@ fn reply(ec2: &FakeEc2, door: Option<&Door<'_>>, request: &Request<Bytes>) -> (S
     if *request.method() != Method::POST {
         return (StatusCode::METHOD_NOT_ALLOWED, json!({"error": "the account is reset by POST"}));
     }
-    reset::to_start(ec2, ec2.inner.config.clone(), &crate::server::lock(&ec2.inner.bootstraps).clone());
-    // fidelity: observed(2026-08): moto's answer
+    let bootstraps = lock(&ec2.inner.bootstraps).clone();
+    reset::to_start(ec2, ec2.inner.config.clone(), &bootstraps);
+    ec2.touch();
+    // As moto answers it.
     (StatusCode::OK, json!({"status": "ok"}))
 }

@@ -24,6 +24,7 @@ use crate::server::{FakeEc2, lock};
 use crate::wire::{MAX_BODY_BYTES, percent_decode};
 use ask::Fields;
 use bytes::Bytes;
+pub use config::is_access_key_id;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};

@@ -91,7 +91,7 @@ impl Service {
         host.contains(".amazonaws.com").then(|| host.split('.').next().and_then(Self::by_name))?
     }
 
-    fn protocol(self) -> Protocol {
+    pub(crate) fn protocol(self) -> Protocol {
         match self {
             Self::Ec2 => Protocol::Ec2Query,
             Self::Iam | Self::Sts | Self::CloudFormation | Self::Sqs => Protocol::Query,
