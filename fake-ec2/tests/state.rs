@@ -122,11 +122,14 @@ fn questions(account: &Account) -> Vec<Question> {
 }
 
 async fn same_answers(account: &Account, copy: &FakeEc2) {
+    let mut done = 0;
     for question in questions(account) {
         let (original, copied) = (ask(&account.ec2, &question).await, ask(copy, &question).await);
         assert_eq!(original, copied, "{question:?}");
-        assert!(original.0 < 500, "{question:?}: {original:?}");
+        done += u32::from(original.0 == 200);
     }
+    // All but the launch from the pool that may have no place left.
+    assert!(done >= questions(account).len() as u32 - 1, "{done}");
 }
 
 fn copy_of(account: &Account) -> FakeEc2 {

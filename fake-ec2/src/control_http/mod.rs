@@ -381,6 +381,7 @@ fn index(_: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
 
 fn health(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
     fields.finish()?;
+    let waiting = ec2.inner.bells.waiters();
     Ok(ec2.locked(|cloud, now| {
         json!({
             "name": "fake-ec2",
@@ -389,6 +390,7 @@ fn health(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
             "region": cloud.config.region,
             "account": cloud.config.account,
             "now": now,
+            "waitingCalls": waiting,
         })
     }))
 }
