@@ -34,7 +34,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Bodies beyond this, or of unknown length, are read a few at a time; nearly every request is far smaller.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
-/// How many large bodies are read at the same time: together 64 MiB at most.
+/// How many large bodies are read at the same time: together 64 MiB at most, but for snapshots, which somebody who may do
+/// everything sends.
 const LARGE_BODIES: usize = 16;
 
 /// How long to wait after the system refused a connection, which is where file descriptors have run out.

@@ -47,7 +47,8 @@ impl Bells {
     pub(crate) fn ring(&self, cloud: &Cloud) {
         for (queue, bell) in lock(&self.0).iter_mut() {
             let now = revision(cloud, queue);
-            if bell.seen != now {
+            // A call that does not say which queue it is about looks after every change.
+            if bell.seen != now || queue.is_empty() {
                 bell.seen = now;
                 bell.notify.notify_waiters();
             }

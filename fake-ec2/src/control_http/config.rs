@@ -65,6 +65,11 @@ pub(super) fn read(config: Config, fields: &mut Fields) -> Result<Config, Refusa
 }
 
 impl Config {
+    /// Refuses what the catalogue does not have, by a sentence that says what it has.
+    pub fn check(&self) -> Result<(), String> {
+        check_families(self).map_err(sentence)
+    }
+
     /// Reads a configuration file: YAML with the fields of a reset. What it leaves out is as it was.
     ///
     /// The error names the field, its value and what would be right.
@@ -74,14 +79,17 @@ impl Config {
             false => serde_yaml_ng::from_str(text).map_err(|error| format!("it is not YAML: {error}"))?,
         };
         let value = if value.is_null() { Value::Object(Default::default()) } else { value };
-        let sentence = |refusal: Refusal| match refusal.expected {
-            Some(expected) => format!("{}; expected is {expected}", refusal.error),
-            None => refusal.error,
-        };
         let mut fields = Fields::of_document(value).map_err(sentence)?;
         let config = read(self, &mut fields).map_err(sentence)?;
         fields.finish().map_err(sentence)?;
         Ok(config)
+    }
+}
+
+fn sentence(refusal: Refusal) -> String {
+    match refusal.expected {
+        Some(expected) => format!("{}; expected is {expected}", refusal.error),
+        None => refusal.error,
     }
 }
 

@@ -7,7 +7,6 @@ use controller_clock::Clock;
 use fake_ec2::{Bootstrap, Bootstrapped, Config, FakeEc2, Iam, Profile, SocketOptions, StateFile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -132,7 +131,7 @@ fn config(arguments: &Arguments, saved: Option<&Config>) -> Result<Config, Failu
     }
     config.verify_signatures |= arguments.verify_signatures;
     config.access_keys.extend(arguments.access_key.iter().cloned());
-    check_families(&config)?;
+    config.check().map_err(|error| Failure::new(USAGE, format!("--families: {error}")))?;
     if config.verify_signatures && config.access_keys.is_empty() {
         let message = "signatures are to be checked, and there is no key to check them with: add --access-key ID=SECRET, or \
                        accessKeys to the file of --config";
@@ -187,25 +186,6 @@ fn read_keys(path: &Path) -> Result<Value, Failure> {
         true => Ok(keys),
         false => Err(failure("it has no member `keys` with the issuer's keys, as a JSON Web Key Set has".into())),
     }
-}
-
-fn check_families(config: &Config) -> Result<(), Failure> {
-    let offered = |families: &[String]| -> BTreeSet<&'static str> {
-        let config = Config { families: families.to_vec(), ..config.clone() };
-        let types = FakeEc2::new(config, Clock::system()).cloud().instance_types();
-        types.iter().map(|one| one.family()).collect()
-    };
-    if config.families.is_empty() {
-        return Ok(());
-    }
-    let chosen = offered(&config.families);
-    let Some(missing) = config.families.iter().find(|family| !chosen.contains(family.as_str())) else {
-        return Ok(());
-    };
-    let all: Vec<&str> = offered(&[]).into_iter().collect();
-    let region = &config.region;
-    let message = format!("--families: {region} has no instance family {missing:?}; it has {}", all.join(", "));
-    Err(Failure::new(USAGE, message))
 }
 
 fn cannot_listen(address: SocketAddr, error: &Error) -> Failure {

@@ -137,6 +137,7 @@ impl FakeEc2 {
     /// Puts an account in the place of this one.
     pub(crate) fn restore(&self, snapshot: Snapshot) {
         let Snapshot { clock, cloud: saved, faults, format: _, version: _, saved_at: _ } = snapshot;
+        // An account in the machine's time leaves the clock as it is, so that it does not go back.
         if let Some(adjustment) = clock {
             self.inner.clock.set(Some(adjustment));
         }

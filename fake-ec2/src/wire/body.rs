@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use http::HeaderMap;
 use std::io::Read;
 
-/// Takes off what `Content-Encoding` names, the last first. Unpacked, too, a body has to fit.
+/// Takes off what `Content-Encoding` names. Unpacked, too, a body has to fit.
 // fidelity: documented(Smithy, requestCompression trait: gzip); assumed: the codes of what cannot be unpacked
 pub(super) fn decoded(headers: &HeaderMap, body: &Bytes) -> Result<Bytes, ApiError> {
     let named = header(headers, "content-encoding").unwrap_or_default();

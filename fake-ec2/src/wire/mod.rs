@@ -235,7 +235,7 @@ pub(crate) fn read(request: &Request<Bytes>) -> Result<Call, Unreadable> {
     if is_rest(uri.path()) && header(headers, "x-amz-target").is_none() {
         return read_rest(request, &body, sender);
     }
-    // fidelity: assumed: the code, and that HEAD is none of the methods of the query protocols
+    // fidelity: assumed: the code that other methods are told, and that HEAD is one of them
     if !matches!(*request.method(), Method::GET | Method::POST) {
         let message = format!("The HTTP method {} is not valid for this endpoint.", request.method());
         return Err(refuse(ApiError::new(405, "MethodNotAllowed", message)));

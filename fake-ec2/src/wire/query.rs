@@ -25,8 +25,8 @@ const MAX_FIELDS: usize = 50_000;
 pub(crate) struct Form(BTreeMap<String, (String, AtomicBool)>);
 
 impl Form {
-    // fidelity: documented(Common errors of EC2 and of the query services: MalformedQueryString); assumed: that it is what
-    // other bytes than UTF-8, and fields without number, are told
+    // fidelity: documented(Common errors of EC2 and of the query services: MalformedQueryString); assumed: that
+    // other bytes than UTF-8, and more than 50,000 fields, are told MalformedQueryString
     pub(crate) fn parse(text: &[u8]) -> Result<Self, ApiError> {
         let refuse = |message: &str| Err(ApiError::client("MalformedQueryString", message));
         if std::str::from_utf8(&percent_decode_bytes(text)).is_err() {

@@ -138,7 +138,8 @@ impl Signature {
         }
     }
 
-    // fidelity: observed(2026-08): the sentences of IncompleteSignature
+    // fidelity: documented(IAM API Reference, Common errors: IncompleteSignature); assumed: the sentences of
+    // IncompleteSignature
     fn of_header(value: &str, headers: &HeaderMap) -> Result<Self, Distrust> {
         let Some(rest) = value.strip_prefix(ALGORITHM) else {
             let algorithm = value.split(' ').next().unwrap_or_default();
@@ -222,7 +223,7 @@ impl Signature {
             return Err(Distrust::Mismatch(format!(
                 "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP: '{day}' != '{}', \
                  from '{date}'.",
-                &date[..8]
+                date.get(..8).unwrap_or(&date)
             )));
         }
         let signed_headers: Vec<String> = signed.split(';').map(str::to_ascii_lowercase).collect();
@@ -235,7 +236,8 @@ impl Signature {
     }
 
     // fidelity: documented(IAM User Guide, Troubleshoot signed requests: `Signature expired`, `Signature not yet current`);
-    // observed(2026-08): 15 minutes for the query services, 5 for those that speak JSON
+    // observed(2022-01, aws/aws-cli issue 6676: 15 minutes for the query services; 2018-07, m0ngr31/kanzi issue 270: 5 for those
+    // that speak JSON)
     fn check_date(&self, protocol: Protocol, now: Timestamp) -> Result<(), Distrust> {
         let tolerance_min = if protocol.speaks_json() { 5 } else { 15 };
         let tolerance = SignedDuration::from_mins(tolerance_min);
@@ -370,8 +372,9 @@ const MISMATCH: &str = "The request signature we calculated does not match the s
 
 impl Distrust {
     /// In the words of each protocol.
-    // fidelity: documented(Common errors of the EC2, IAM, SQS and SSM API References); observed(2026-08): EC2 answers a
-    // wrong signature as it does an unknown key, and JSON services name theirs InvalidSignatureException
+    // fidelity: documented(Common errors of the EC2, IAM, SQS and SSM API References); observed(2018-03,
+    // teralytics/prometheus-ecs-discovery issue 7: InvalidSignatureException of JSON services); assumed: that EC2 answers a
+    // wrong signature as it does an unknown key
     pub(crate) fn error(&self, call: &Call) -> ApiError {
         let json = call.protocol.speaks_json();
         let ec2 = call.protocol == Protocol::Ec2Query;
