@@ -80,3 +80,41 @@ impl Drop for Waiter {
 fn revision(cloud: &Cloud, queue: &str) -> Option<u64> {
     cloud.queues.get(queue).map(|queue| queue.revision)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::queue::Queue;
+    use crate::config::Config;
+    use jiff::Timestamp;
+    use std::task::{Context, Waker};
+
+    fn rung(waiter: &mut Waiter) -> bool {
+        waiter.rung.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_change_wakes_those_of_its_queue_alone() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut cloud = Cloud::new(Config { families: vec!["m5".into()], ..Config::default() }, now);
+        for name in ["one", "other"] {
+            cloud.queues.insert(name.into(), Queue::new(now));
+        }
+        let bells = Bells::default();
+        let (mut first, mut second) = (bells.enter(&cloud, "one"), bells.enter(&cloud, "one"));
+        let (mut other, mut unknown) = (bells.enter(&cloud, "other"), bells.enter(&cloud, ""));
+        let mut missing = bells.enter(&cloud, "missing");
+        assert_eq!(bells.waiters(), 5);
+        cloud.queues.get_mut("one").unwrap().revision += 1;
+        bells.ring(&cloud);
+        assert!(rung(&mut first) && rung(&mut second) && rung(&mut unknown));
+        assert!(!rung(&mut other) && !rung(&mut missing));
+        // Making and deleting a queue are changes of it.
+        cloud.queues.insert("missing".into(), Queue::new(now));
+        cloud.queues.remove("other");
+        bells.ring(&cloud);
+        assert!(rung(&mut other) && rung(&mut missing));
+        drop((first, second, other, unknown, missing));
+        assert_eq!(bells.waiters(), 0);
+    }
+}
