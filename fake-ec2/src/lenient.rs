@@ -4,39 +4,18 @@ use crate::cloud::Cloud;
 use crate::cloud::catalogue::InstanceType;
 use crate::cloud::check_id;
 use crate::cloud::image::Image;
-use crate::cloud::network::{Cidr, SecurityGroup, Subnet, Vpc};
 use crate::cloud::tags::Tags;
 use crate::config::Profile;
 use crate::wire::{Call, Payload, Service};
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 
-/// What there is before the first request.
+/// What there is before the first request: a default VPC with a subnet in each zone.
 pub(crate) fn furnish(cloud: &mut Cloud) {
     if cloud.config.profile == Profile::Lenient {
-        add_default_vpc(cloud);
+        let Cloud { network, ids, catalogue, .. } = cloud;
+        network.create_default_vpc(ids, &catalogue.zones).expect("an account that begins has no default VPC yet");
     }
-}
-
-/// A VPC with a subnet in each zone and its default security group.
-// fidelity: documented(VPC User Guide, Default VPCs: 172.31.0.0/16, a public /20 subnet in each zone)
-fn add_default_vpc(cloud: &mut Cloud) {
-    let cidr = Cidr::parse("172.31.0.0/16").expect("the constant range is well-formed");
-    let id = cloud.ids.resource("vpc");
-    cloud.network.vpcs.insert(id.clone(), Vpc { id: id.clone(), cidr, tags: Tags::new() });
-    for (index, zone) in cloud.catalogue.zones.clone().iter().enumerate() {
-        let subnet_id = cloud.ids.resource("subnet");
-        let mut subnet = Subnet::new(subnet_id.clone(), id.clone(), zone, cidr.part(index as u32, 20), Tags::new());
-        subnet.map_public_ip_on_launch = true;
-        cloud.network.subnets.insert(subnet_id, subnet);
-    }
-    let group = SecurityGroup {
-        id: cloud.ids.resource("sg"),
-        name: "default".into(),
-        description: "default VPC security group".into(),
-        vpc_id: id,
-        tags: Tags::new(),
-    };
-    cloud.network.groups.insert(group.id.clone(), group);
 }
 
 /// Registers the images that a request wants to launch and nobody has registered.
@@ -67,8 +46,16 @@ fn made_up(id: &str, architecture: &str, account: &str, now: Timestamp) -> Image
         deprecated_at: None,
         platform: None,
         root_device: "/dev/xvda".into(),
+        block_devices: Vec::new(),
         state: "available".into(),
         description: "Made up on its first launch, as the lenient profile does".into(),
+        boot_mode: None,
+        imds_support: None,
+        ena_support: true,
+        public: true,
+        launch_accounts: BTreeSet::new(),
+        source_instance_id: None,
+        source_image: None,
         tags: Tags::new(),
     }
 }
