@@ -764,17 +764,23 @@ async fn a_reset_takes_every_field_of_a_configuration() {
     let body = json!({
         "region": "eu-west-1", "account": "210987654321", "seed": 3, "profile": "lenient", "iam": "off", "families": ["m5"],
         "kubernetesVersion": "1.35", "pace": {"pendingMs": 0}, "eventDelayMs": 1, "consistencyDelayMs": 2,
-        "limits": {"onDemandVcpus": 1}, "secureTransport": false, "verifySignatures": false, "accessKeys": {"test": "test"},
+        "limits": {"onDemandVcpus": 1, "spotVcpusByClass": {"p": 96}, "fleets": 2},
+        "throttling": {"rates": {"ec2": {"DescribeSubnets": {"burst": 1, "perSecond": 0}}}}, "secureTransport": false, "verifySignatures": false, "accessKeys": {"test": "test"},
     });
     let answer = served.done("POST", "/reset", &body.to_string()).await;
     assert_eq!((&answer["region"], &answer["account"]), (&json!("eu-west-1"), &json!("210987654321")));
     let vpcs = served.ec2("Action=DescribeVpcs").await.body;
     assert!(vpcs.contains("172.31.0.0/16"), "{vpcs}");
+    assert_eq!(served.ec2("Action=DescribeSubnets").await.status, 200);
+    assert!(served.ec2("Action=DescribeSubnets").await.body.contains("RequestLimitExceeded"));
     for (body, field, text) in [
         (json!({"account": "1"}), "account", "twelve digits"),
         (json!({"profile": "loose"}), "profile", "strict or lenient"),
         (json!({"kubernetesVersion": "1"}), "kubernetesVersion", "1.36"),
         (json!({"limits": {"onDemandVcpu": 1}}), "limits.onDemandVcpu", "is limits.onDemandVcpus meant?"),
+        (json!({"limits": {"spotVcpusByClass": {"q": 1}}}), "limits.spotVcpusByClass.q", "highMemory"),
+        (json!({"throttling": {"rates": {"s3": {}}}}), "service", "not played here"),
+        (json!({"throttling": {"rates": {"ec2": {"X": {}}}}}), "throttling.rates.ec2.X.burst", "come at once"),
         (json!({"accessKeys": {"a/b": "c"}}), "accessKeys.a/b", "letters, digits and _"),
         (json!({"accessKeys": {"a": 7}}), "accessKeys.a", "the secret access key"),
         (json!({"eventDelayMs": "soon"}), "eventDelayMs", "a whole number"),

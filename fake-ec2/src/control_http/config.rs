@@ -2,7 +2,10 @@
 
 use super::Refusal;
 use super::ask::Fields;
+use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{Catalogue, regions};
+use crate::cloud::quota::VcpuClass;
+use crate::cloud::throttle::{Rate, Throttling};
 use crate::config::{Config, Iam, Limits, Pace, Profile};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +14,8 @@ use std::time::Duration;
 /// A day: longer than any test waits for an instance.
 const MAX_PACE_MS: u64 = 86_400_000;
 
-/// More vCPUs than any account has.
-const MAX_VCPUS: u64 = 100_000_000;
+/// More vCPUs, and more units of fleets, than any account has.
+const MAX_COUNT: u64 = 100_000_000;
 
 /// What the fields say, over what there was.
 pub(super) fn read(config: Config, fields: &mut Fields) -> Result<Config, Refusal> {
@@ -27,6 +30,7 @@ pub(super) fn read(config: Config, fields: &mut Fields) -> Result<Config, Refusa
         event_delay,
         consistency_delay,
         limits,
+        throttling,
         iam,
         secure_transport,
         verify_signatures,
@@ -52,6 +56,10 @@ pub(super) fn read(config: Config, fields: &mut Fields) -> Result<Config, Refusa
         limits: match fields.object("limits")? {
             Some(fields) => read_limits(limits, fields)?,
             None => limits,
+        },
+        throttling: match fields.object("throttling")? {
+            Some(fields) => read_throttling(throttling, fields)?,
+            None => throttling,
         },
         secure_transport: fields.boolean("secureTransport")?.unwrap_or(secure_transport),
         verify_signatures: fields.boolean("verifySignatures")?.unwrap_or(verify_signatures),
@@ -171,16 +179,53 @@ fn read_pace(pace: Pace, mut fields: Fields) -> Result<Pace, Refusal> {
 }
 
 fn read_limits(limits: Limits, mut fields: Fields) -> Result<Limits, Refusal> {
-    let mut vcpus = |name: &str, present: Option<u32>| {
-        let given = fields.number(name, 0..=MAX_VCPUS)?;
-        Ok(given.map_or(present, |vcpus| Some(vcpus as u32)))
-    };
+    let count = |fields: &mut Fields, name: &str| Ok(fields.number(name, 0..=MAX_COUNT)?.map(|count| count as u32));
+    let mut vcpus_by_class = limits.vcpus_by_class;
+    for (market, name) in [(CapacityType::OnDemand, "onDemandVcpusByClass"), (CapacityType::Spot, "spotVcpusByClass")] {
+        let Some(mut classes) = fields.object(name)? else { continue };
+        for (class_name, class) in VcpuClass::OTHERS {
+            vcpus_by_class.extend(count(&mut classes, class_name)?.map(|vcpus| ((market, class), vcpus)));
+        }
+        classes.finish()?;
+    }
     let limits = Limits {
-        on_demand_vcpus: vcpus("onDemandVcpus", limits.on_demand_vcpus)?,
-        spot_vcpus: vcpus("spotVcpus", limits.spot_vcpus)?,
+        on_demand_vcpus: count(&mut fields, "onDemandVcpus")?.or(limits.on_demand_vcpus),
+        spot_vcpus: count(&mut fields, "spotVcpus")?.or(limits.spot_vcpus),
+        vcpus_by_class,
+        fleets: count(&mut fields, "fleets")?.unwrap_or(limits.fleets),
+        target_capacity_of_a_fleet: count(&mut fields, "targetCapacityOfAFleet")?
+            .unwrap_or(limits.target_capacity_of_a_fleet),
+        target_capacity_of_all_fleets: count(&mut fields, "targetCapacityOfAllFleets")?
+            .unwrap_or(limits.target_capacity_of_all_fleets),
     };
     fields.finish()?;
     Ok(limits)
+}
+
+/// `ec2Documented`, and `rates` by service and action: `{"ec2": {"RunInstances": {"burst": 5, "perSecond": 2}}}`.
+fn read_throttling(throttling: Throttling, mut fields: Fields) -> Result<Throttling, Refusal> {
+    let ec2_documented = fields.boolean("ec2Documented")?.unwrap_or(throttling.ec2_documented);
+    let mut throttling = Throttling { ec2_documented, rates: BTreeMap::new() };
+    let services = fields.object("rates")?.map(|mut services| services.whole()).unwrap_or_default();
+    fields.finish()?;
+    for (service_name, actions) in services.as_object().into_iter().flatten() {
+        let service = super::fault::service(service_name)?;
+        let below = format!("throttling.rates.{service_name}");
+        let actions = Fields::below(&below, actions.clone())?.whole();
+        for (action, rate) in actions.as_object().into_iter().flatten() {
+            let rate = read_rate(Fields::below(&format!("{below}.{action}"), rate.clone())?)?;
+            throttling = throttling.with(service, action, rate);
+        }
+    }
+    Ok(throttling)
+}
+
+fn read_rate(mut fields: Fields) -> Result<Rate, Refusal> {
+    const NUMBERS: std::ops::RangeInclusive<f64> = 0.0..=1_000_000.0;
+    let (burst, per_second) = (fields.decimal("burst", NUMBERS)?, fields.decimal("perSecond", NUMBERS)?);
+    fields.finish()?;
+    let burst = fields.required("burst", burst, "how many calls may come at once")?;
+    Ok(Rate::new(burst, fields.required("perSecond", per_second, "how many calls a second in the long run")?))
 }
 
 fn read_access_keys(keys: &Value) -> Result<BTreeMap<String, String>, Refusal> {
