@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 /// The files in which a service's actions are told apart.
 const DISPATCH: [(Service, &str); 9] = [
     (Service::Ec2, include_str!("actions/ec2/mod.rs")),
-    (Service::Sqs, include_str!("actions/sqs.rs")),
-    (Service::Ssm, include_str!("actions/ssm.rs")),
+    (Service::Sqs, include_str!("actions/sqs/mod.rs")),
+    (Service::Ssm, include_str!("actions/ssm/mod.rs")),
     (Service::Iam, include_str!("actions/iam/mod.rs")),
     (Service::Sts, include_str!("actions/sts.rs")),
     (Service::Pricing, include_str!("actions/pricing.rs")),

@@ -207,6 +207,21 @@ async fn keys_of_the_accounts_own_sts_are_good_with_their_token_until_they_end()
 }
 
 #[tokio::test(start_paused = true)]
+async fn session_tokens_of_a_user_are_good_too() {
+    let account = account();
+    let now = account.clock.now();
+    let body = "Action=GetSessionToken&Version=2011-06-15";
+    let given = account.ec2.handle(Signing { service: "sts", body, ..Signing::ec2(now, VPCS) }.request()).await;
+    let given = text(&given);
+    let value = |name: &str| values(&given, name).remove(0);
+    let (id, secret, token) = (value("AccessKeyId"), value("SecretAccessKey"), value("SessionToken"));
+    let signing = Signing { key: (&id, &secret), token: Some(&token), ..Signing::ec2(now, VPCS) };
+    assert_eq!(account.ec2.handle(signing.request()).await.status(), 200);
+    let bare = Signing { token: None, ..signing };
+    assert_eq!(outcome(&account.ec2.handle(bare.request()).await), (401, "AuthFailure".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_presigned_url_is_good_for_as_long_as_it_says() {
     let account = account();
     let at = account.clock.now();

@@ -53,7 +53,7 @@ pub(crate) struct ManagedPolicy {
 }
 
 /// One version of a managed policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PolicyVersion {
     pub(crate) policy: Policy,
     pub(crate) created_at: Timestamp,

@@ -101,7 +101,8 @@ pub(crate) fn secret_of(cloud: &Cloud, now: Timestamp, access_key_id: &str) -> O
     if let Some(key) = cloud.config.access_keys.get(access_key_id) {
         return Some(Secret { key: key.clone(), token: None, expired: false });
     }
-    let credentials = &cloud.identity.session(access_key_id)?.credentials;
+    let of_user = || cloud.identity.user_tokens.get(access_key_id).map(|(_, credentials)| credentials);
+    let credentials = cloud.identity.session(access_key_id).map(|session| &session.credentials).or_else(of_user)?;
     Some(Secret {
         key: credentials.secret_access_key.clone(),
         token: Some(credentials.session_token.clone()),
