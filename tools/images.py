@@ -58,6 +58,7 @@ class Image:
     arguments: list[str] = dataclasses.field(default_factory=list)
     default: list[str] = dataclasses.field(default_factory=list)
     folders: list[str] = dataclasses.field(default_factory=list)
+    health: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -316,6 +317,7 @@ def write_archive(path: pathlib.Path, image: Image, source: Source, layers: list
             "Cmd": image.default,
             "WorkingDir": "/",
             "Labels": labels,
+            **healthcheck(image),
         },
         "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
         "history": [{"created": source.created, "created_by": "tools/images.py"} for _ in layers],
@@ -372,6 +374,16 @@ class Blobs:
     @staticmethod
     def name(descriptor: dict) -> str:
         return "blobs/" + descriptor["digest"].replace(":", "/")
+
+
+def healthcheck(image: Image) -> dict:
+    """How Docker asks the container whether it is well, in its nanoseconds; Kubernetes has its own probes."""
+    if not image.health:
+        return {}
+    second = 1_000_000_000
+    asked = ["CMD", f"/{image.program}", *image.health]
+    times = {"Interval": 10 * second, "Timeout": 15 * second, "StartPeriod": 5 * second, "Retries": 3}
+    return {"Healthcheck": {"Test": asked, **times}}
 
 
 def digest(content: bytes) -> str:

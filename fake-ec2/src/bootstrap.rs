@@ -169,6 +169,23 @@ pub(crate) fn bootstrap(cloud: &mut Cloud, now: Timestamp, options: &Bootstrap) 
     }
 }
 
+/// What an earlier [`bootstrap`] made for a cluster, if there is one of this name.
+pub(crate) fn bootstrapped(cloud: &Cloud, cluster_name: &str) -> Option<Bootstrapped> {
+    let cluster = cloud.clusters.get(cluster_name)?;
+    let node_role_name = format!("KarpenterNodeRole-{cluster_name}");
+    let oidc_host = cluster.oidc_issuer.trim_start_matches("https://").trim_end_matches('/');
+    Some(Bootstrapped {
+        vpc_id: cluster.vpc_id.clone(),
+        subnet_ids: cluster.subnet_ids.clone(),
+        security_group_id: cluster.security_group_id.clone(),
+        node_role_arn: cloud.arn("iam", &format!("role/{node_role_name}")),
+        node_role_name,
+        queue_url: cloud.queues.contains_key(cluster_name).then(|| cloud.queue_url(cluster_name)),
+        oidc_issuer: cluster.oidc_issuer.clone(),
+        oidc_provider_arn: cloud.arn("iam", &format!("oidc-provider/{oidc_host}")),
+    })
+}
+
 /// The queue, a policy that lets events in, and the rules that send them.
 fn add_interruption_queue(cloud: &mut Cloud, now: Timestamp, name: &str, cluster_name: &str) -> String {
     for (rule, pattern) in interruption_rules() {

@@ -3,11 +3,12 @@
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::quota::VcpuClass;
 use crate::cloud::throttle::Throttling;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How a [`crate::FakeEc2`] is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The one region it plays; [`regions`](crate::regions) names those in the catalogue. Any other region has no instance
     /// types.
@@ -16,6 +17,8 @@ pub struct Config {
     pub account: String,
     /// Where ids and tie-breaks come from: the same seed and the same requests give the same answers.
     pub seed: u64,
+    /// How close to AWS it plays.
+    pub profile: Profile,
     /// The instance families offered (`m5`, `c7g`, …); empty means the whole catalogue. A scenario that needs few types
     /// starts and answers faster with few.
     pub families: Vec<String>,
@@ -36,10 +39,25 @@ pub struct Config {
     /// What policies are told of `aws:SecureTransport`. The fake speaks plain HTTP and plays the TLS in front of it: a
     /// policy that denies plain HTTP, as the usual one of an interruption queue does, would else deny everything.
     pub secure_transport: bool,
+    /// Whether signatures are checked, against [`Config::access_keys`] and the keys that the account itself has issued.
+    pub verify_signatures: bool,
+    /// Access key IDs and secrets of the account's administrators.
+    pub access_keys: BTreeMap<String, String>,
+}
+
+/// How close to AWS it plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profile {
+    /// As AWS does.
+    #[default]
+    Strict,
+    /// As people who come from moto's server expect: there is a default VPC with a subnet in each zone, images that nobody has
+    /// registered can be launched, and `POST /moto-api/reset` begins anew.
+    Lenient,
 }
 
 /// Whether policies decide who may do what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Iam {
     /// Whoever can connect can do everything.
     #[default]
@@ -55,6 +73,7 @@ impl Default for Config {
             region: "us-west-2".into(),
             account: "123456789012".into(),
             seed: 0,
+            profile: Profile::Strict,
             families: Vec::new(),
             kubernetes_version: "1.36".into(),
             pace: Pace::default(),
@@ -65,13 +84,15 @@ impl Default for Config {
             throttling: Throttling::default(),
             iam: Iam::Off,
             secure_transport: true,
+            verify_signatures: false,
+            access_keys: BTreeMap::new(),
         }
     }
 }
 
 /// How long an instance stays in each passing state. AWS promises none of these.
 // fidelity: assumed: durations as commonly seen; the order of states is documented.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pace {
     /// `pending` before `running`.
     pub pending: Duration,
@@ -98,13 +119,14 @@ impl Default for Pace {
 }
 
 /// Account quotas. vCPUs are not limited unless set; fleets as AWS limits them by default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// vCPUs of running on-demand instances of the standard families (A, C, D, H, I, M, R, T and Z).
     pub on_demand_vcpus: Option<u32>,
     /// vCPUs of running spot instances of the standard families.
     pub spot_vcpus: Option<u32>,
     /// vCPUs of running instances of the other classes.
+    #[serde(with = "crate::state::pairs")]
     pub vcpus_by_class: BTreeMap<(CapacityType, VcpuClass), u32>,
     /// Fleets of type maintain and request that are not deleted.
     pub fleets: u32,

@@ -2,7 +2,7 @@
 
 use crate::actions::{Context, cloudformation, open_session};
 use crate::bootstrap::{
-    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap,
+    Bootstrap, Bootstrapped, access_entry, add_oidc_provider, add_queue, add_role, add_rule, bootstrap, bootstrapped,
 };
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
@@ -27,6 +27,7 @@ use crate::iam::decision::Asking;
 use crate::iam::facts::Keys;
 use crate::journal::JournalEntry;
 use crate::server::{FakeEc2, lock};
+use crate::state::{Snapshot, StateError};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -105,6 +106,19 @@ impl Control {
     pub fn bootstrap(&self, options: Bootstrap) -> Bootstrapped {
         lock(&self.0.inner.bootstraps).push(options.clone());
         self.0.locked(|cloud, now| bootstrap(cloud, now, &options))
+    }
+
+    /// As [`Control::bootstrap`], where there is no cluster of this name yet; what belongs to it is answered either way. A
+    /// reset makes it anew.
+    pub fn ensure_bootstrap(&self, options: Bootstrap) -> Bootstrapped {
+        let present = self.0.locked(|cloud, _| bootstrapped(cloud, &options.cluster_name));
+        match present {
+            None => self.bootstrap(options),
+            Some(present) => {
+                lock(&self.0.inner.bootstraps).push(options);
+                present
+            }
+        }
     }
 
     /// Adds an image; its id is answered.
@@ -564,6 +578,26 @@ impl Control {
     /// Messages in a queue: visible, in flight, delayed.
     pub fn queue_counts(&self, name: &str) -> Option<(usize, usize, usize)> {
         self.0.locked(|cloud, now| cloud.queues.get_mut(name).map(|queue| queue.counts(now)))
+    }
+}
+
+/// The account as a whole.
+impl Control {
+    /// Everything in the account, what will happen by itself, the fault rules and how the clock is set, as JSON.
+    pub fn snapshot(&self) -> Value {
+        serde_json::json!(Snapshot::of(&self.0))
+    }
+
+    /// Puts an account as [`Control::snapshot`] answered it in the place of this one. Its instants stay what they were, so
+    /// that what was due in the meantime happens at once.
+    pub fn restore_snapshot(&self, snapshot: &Value) -> Result<(), StateError> {
+        self.0.restore(Snapshot::read(snapshot.to_string().as_bytes())?);
+        Ok(())
+    }
+
+    /// How many calls wait for messages.
+    pub fn waiting_calls(&self) -> usize {
+        self.0.inner.bells.waiters()
     }
 }
 

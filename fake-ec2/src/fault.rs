@@ -3,11 +3,12 @@
 
 use crate::error::ApiError;
 use crate::wire::Service;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
 /// Which of the matching calls a rule strikes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Calls {
     /// Every one.
     All,
@@ -20,7 +21,7 @@ pub enum Calls {
 }
 
 /// What happens to a struck call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// It is refused before it does anything.
     Error(ApiError),
@@ -37,7 +38,7 @@ pub enum Outcome {
 }
 
 /// One rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultRule {
     /// The service it concerns; `None` for any.
     pub service: Option<Service>,
@@ -127,10 +128,10 @@ impl Origin<'_> {
 }
 
 /// A rule's handle, to take it back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FaultId(pub(crate) u64);
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Faults {
     rules: Vec<(FaultId, FaultRule, u64)>,
     next: u64,

@@ -2,21 +2,26 @@
 
 use crate::actions::{self, Context, Step};
 use crate::bootstrap::Bootstrap;
+use crate::clock::AccountClock;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::connector::InProcessClient;
 use crate::control::Control;
+use crate::error::ApiError;
 use crate::fault::{Faults, Origin, Outcome};
 use crate::iam;
 use crate::iam::caller::Caller;
 use crate::journal::{Denial, Journal, JournalEntry};
+use crate::lenient;
+use crate::waiting::{Bells, Waiter};
+use crate::wire::signature::{self, Distrust};
 use crate::wire::{self, Call};
 use bytes::Bytes;
 use controller_clock::Clock;
 use http::{Request, Response};
 use jiff::Timestamp;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// An observer of the journal.
@@ -29,7 +34,7 @@ pub struct FakeEc2 {
 }
 
 pub(crate) struct Inner {
-    pub(crate) clock: Clock,
+    pub(crate) clock: AccountClock,
     /// As it was started: what a reset goes back to.
     pub(crate) config: Config,
     pub(crate) bootstraps: Mutex<Vec<Bootstrap>>,
@@ -37,6 +42,12 @@ pub(crate) struct Inner {
     /// Rings after every change that someone may wait for. Waiters are woken in the order in which they came, which
     /// keeps runs repeatable (a watch channel would pick at random).
     changed: Notify,
+    /// Who waits for a queue.
+    pub(crate) bells: Bells,
+    /// How many [`FakeEc2::run`] let time pass.
+    runs: AtomicUsize,
+    /// Holds a permit if something has changed that was not saved.
+    pub(crate) unsaved: Notify,
     pub(crate) faults: Mutex<Faults>,
     pub(crate) journal: Mutex<Journal>,
     pub(crate) observers: Mutex<Vec<Arc<Observer>>>,
@@ -68,11 +79,14 @@ impl FakeEc2 {
     /// An empty account in one region.
     pub fn new(config: Config, clock: Clock) -> Self {
         let inner = Inner {
-            cloud: Mutex::new(Cloud::new(config.clone(), clock.now())),
-            clock,
+            cloud: Mutex::new(account(config.clone(), clock.now())),
+            clock: AccountClock::new(clock),
             config,
             bootstraps: Mutex::default(),
             changed: Notify::new(),
+            bells: Bells::default(),
+            runs: AtomicUsize::new(0),
+            unsaved: Notify::new(),
             faults: Mutex::default(),
             journal: Mutex::default(),
             observers: Mutex::default(),
@@ -107,6 +121,7 @@ impl FakeEc2 {
     /// Lets time pass: carries out what is due and delivers events, until dropped. Sleeps from one due instant to the
     /// next, and does nothing while nothing is due. Without it, the same happens whenever somebody asks.
     pub async fn run(&self) {
+        let _running = Running::of(self);
         loop {
             let changed = self.inner.changed.notified();
             tokio::pin!(changed);
@@ -130,6 +145,12 @@ impl FakeEc2 {
             }
         };
         let params = call.params();
+        if let Err(error) = self.check_signature(&request, &call) {
+            let request_id = self.locked(|cloud, _| cloud.ids.uuid());
+            let response = wire::answer(&call, &request_id, Err(error));
+            self.record(&call, params, arrived, Some(&response), None);
+            return Exchange::Answered(response);
+        }
         let fault = self.strike(&call, &params);
         let mut lost_reply = false;
         let mut truncated = false;
@@ -161,6 +182,9 @@ impl FakeEc2 {
                 response
             }
         };
+        if changes(&call.action) {
+            self.touch();
+        }
         if lost_reply {
             self.record(&call, params, arrived, None, None);
             return Exchange::Lost;
@@ -176,6 +200,18 @@ impl FakeEc2 {
         let principal = Caller::of(&lock(&self.inner.cloud), call).arn;
         let from = Origin { access_key_id: &call.sender.access_key_id, principal: &principal };
         lock(&self.inner.faults).strike(call.service, &call.action, params, from)
+    }
+
+    /// Where signatures are checked, whether this one is right.
+    fn check_signature(&self, request: &Request<Bytes>, call: &Call) -> Result<(), ApiError> {
+        if !self.locked(|cloud, _| cloud.config.verify_signatures) {
+            return Ok(());
+        }
+        let secret_of = |key: &str| self.locked(|cloud, now| iam::secret_of(cloud, now, key));
+        match signature::verify(request, call.protocol, self.inner.clock.given(), secret_of) {
+            Err(Distrust::Unsigned) if iam::is_unsigned(&call.action) => Ok(()),
+            checked => checked.map_err(|distrust| distrust.error(call)),
+        }
     }
 
     pub(crate) fn refuse(&self, unreadable: &wire::Unreadable) -> Response<Bytes> {
@@ -196,30 +232,44 @@ impl FakeEc2 {
             }
         };
         loop {
-            let changed = self.inner.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let (request_id, step, next_due) = self.locked(|cloud, now| {
-                let step = actions::perform(cloud, &Context { now, started, asking: admitted.asking() }, call);
-                let request_id = if matches!(step, Step::Done(_)) { cloud.ids.uuid() } else { String::new() };
-                (request_id, step, cloud.next_due())
+            let performed = self.locked(|cloud, now| {
+                lenient::admit(cloud, now, call);
+                match actions::perform(cloud, &Context { now, started, asking: admitted.asking() }, call) {
+                    Step::Done(result) => Ok((cloud.ids.uuid(), result)),
+                    Step::WaitUntil(deadline) => Err((deadline, self.inner.bells.enter(cloud, call.queue()))),
+                }
             });
-            match step {
-                Step::Done(result) => {
+            match performed {
+                Ok((request_id, result)) => {
                     let (result, denied) = match result {
                         Ok(reply) => (Ok(reply), None),
                         Err(refused) => (Err(refused.error), refused.denied),
                     };
                     return (wire::answer(call, &request_id, result), denied);
                 }
-                Step::WaitUntil(deadline) => {
-                    let wake = next_due.map_or(deadline, |due| due.min(deadline));
-                    tokio::select! {
-                        biased;
-                        () = &mut changed => {}
-                        () = self.sleep_until(Some(wake)) => {}
+                Err((deadline, waiter)) => self.wait(waiter, deadline).await,
+            }
+        }
+    }
+
+    /// Waits for a change of the queue, at the latest until then. What comes due meanwhile is carried out by whoever runs;
+    /// where nobody does, by those who wait.
+    async fn wait(&self, mut waiter: Waiter, deadline: Timestamp) {
+        loop {
+            let changed = self.inner.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let alone = self.inner.runs.load(Ordering::Relaxed) == 0;
+            let due = if alone { self.locked(|cloud, _| cloud.next_due()) } else { None };
+            tokio::select! {
+                biased;
+                () = &mut waiter.rung => return,
+                () = self.sleep_until(Some(due.map_or(deadline, |due| due.min(deadline)))) => {
+                    if self.inner.clock.now() >= deadline {
+                        return;
                     }
                 }
+                () = &mut changed, if alone => {}
             }
         }
     }
@@ -232,12 +282,28 @@ impl FakeEc2 {
         let before = cloud.revision;
         cloud.advance(now);
         let result = work(&mut cloud, now);
-        let after = cloud.revision;
+        let changed = cloud.revision != before;
+        if changed {
+            self.inner.bells.ring(&cloud);
+        }
         drop(cloud);
-        if after != before {
+        if changed {
             self.inner.changed.notify_waiters();
+            self.touch();
         }
         result
+    }
+
+    /// There is something to save.
+    pub(crate) fn touch(&self) {
+        self.inner.unsaved.notify_one();
+    }
+
+    /// After the clock was set, or the whole account replaced: whoever waits looks again.
+    pub(crate) fn wake_everyone(&self) {
+        self.inner.bells.ring_all();
+        self.inner.changed.notify_waiters();
+        self.touch();
     }
 
     /// Waits until `ready` answers; asked again after every change and every due instant.
@@ -260,8 +326,7 @@ impl FakeEc2 {
 
     async fn sleep_until(&self, instant: Option<Timestamp>) {
         let Some(instant) = instant else { return std::future::pending().await };
-        let wait = Duration::try_from(instant.duration_since(self.inner.clock.now())).unwrap_or(Duration::ZERO);
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(self.inner.clock.until(instant)).await;
     }
 
     fn record(
@@ -293,6 +358,36 @@ impl FakeEc2 {
         // Called without any lock held: an observer may ask for the state of things.
         let observers = lock(&self.inner.observers).clone();
         observers.iter().for_each(|observer| observer(&entry));
+    }
+}
+
+/// Whether there may be something to save after an action, by how AWS names those that only look.
+fn changes(action: &str) -> bool {
+    !["Describe", "Get", "List"].iter().any(|verb| action.starts_with(verb))
+}
+
+/// An account as it begins.
+pub(crate) fn account(config: Config, now: Timestamp) -> Cloud {
+    let mut cloud = Cloud::new(config, now);
+    lenient::furnish(&mut cloud);
+    cloud
+}
+
+/// Counts a [`FakeEc2::run`] for as long as it lasts.
+struct Running<'a>(&'a FakeEc2);
+
+impl<'a> Running<'a> {
+    fn of(ec2: &'a FakeEc2) -> Self {
+        ec2.inner.runs.fetch_add(1, Ordering::Relaxed);
+        Self(ec2)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.inner.runs.fetch_sub(1, Ordering::Relaxed);
+        // Those who wait have to see to the time themselves now.
+        self.0.wake_everyone();
     }
 }
 

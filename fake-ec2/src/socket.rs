@@ -8,7 +8,7 @@
 use crate::control_http::{self, Door};
 use crate::cut::{Broken, Cut};
 use crate::server::{Exchange, FakeEc2};
-use crate::wire::{MAX_BODY_BYTES, Unreadable};
+use crate::wire::{self, Protocol, Unreadable};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -34,7 +34,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Bodies beyond this, or of unknown length, are read a few at a time; nearly every request is far smaller.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
-/// How many large bodies are read at the same time: together 64 MiB at most.
+/// How many large bodies are read at the same time: together 64 MiB at most, but for snapshots, which somebody who may do
+/// everything sends.
 const LARGE_BODIES: usize = 16;
 
 /// How long to wait after the system refused a connection, which is where file descriptors have run out.
@@ -43,8 +44,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a server on a socket accepts.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
-    /// Connections at a time; further ones wait to be accepted. An SDK keeps some ten for each client, and a busy
-    /// controller has a few clients; at twice this number a process meets the usual limit of 1024 files.
+    /// Connections at a time; further ones wait to be accepted. A thousand long polls fit, with as many clients besides; each
+    /// that waits takes some 20 KiB and one of the process's file descriptors.
     pub max_connections: usize,
     /// For a request's whole head; an idle connection is closed after it too. AWS closes idle connections after about as
     /// long.
@@ -61,7 +62,7 @@ pub struct SocketOptions {
 impl Default for SocketOptions {
     fn default() -> Self {
         Self {
-            max_connections: 512,
+            max_connections: 2_048,
             head_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
             answer_timeout: Duration::from_secs(60),
@@ -141,7 +142,9 @@ impl Server {
 
     async fn answer(&self, local: SocketAddr, request: Request<Incoming>) -> Result<Response<Cut>, Broken> {
         let (head, body) = request.into_parts();
-        let body = match self.read(body).await {
+        let limit = control_http::max_body_bytes(&head.method, head.uri.path());
+        let protocol = wire::protocol_of(&head.uri, &head.headers);
+        let body = match self.read(body, limit, protocol).await {
             Ok(body) => body,
             Err(unreadable) => {
                 let mut response = self.ec2.refuse(&unreadable);
@@ -162,10 +165,10 @@ impl Server {
         }
     }
 
-    async fn read(&self, body: Incoming) -> Result<Bytes, Unreadable> {
+    async fn read(&self, body: Incoming, limit: usize, protocol: Protocol) -> Result<Bytes, Unreadable> {
         let length = body.size_hint();
-        if length.lower() > MAX_BODY_BYTES as u64 {
-            return Err(Unreadable::too_large());
+        if length.lower() > limit as u64 {
+            return Err(Unreadable::too_large(protocol));
         }
         let reading = async {
             let large = length.upper().is_none_or(|upper| upper > LARGE_BODY_BYTES);
@@ -173,13 +176,13 @@ impl Server {
                 true => self.large_bodies.acquire().await.ok(),
                 false => None,
             };
-            Limited::new(body, MAX_BODY_BYTES).collect().await
+            Limited::new(body, limit).collect().await
         };
         match tokio::time::timeout(self.options.body_timeout, reading).await {
             Ok(Ok(whole)) => Ok(whole.to_bytes()),
             // The other error is a connection that broke, where nobody reads the answer.
-            Ok(Err(_)) => Err(Unreadable::too_large()),
-            Err(_) => Err(Unreadable::too_slow()),
+            Ok(Err(_)) => Err(Unreadable::too_large(protocol)),
+            Err(_) => Err(Unreadable::too_slow(protocol)),
         }
     }
 }

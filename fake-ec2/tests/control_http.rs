@@ -84,8 +84,23 @@ async fn a_container_is_asked_by_the_name_it_was_given() {
     let served = Served::with(SocketOptions { control_hosts: hosts, ..SocketOptions::default() }).await;
     for (host, status) in [("fake-ec2.test:80", 200), ("127.0.0.1:1", 200), ("other.test", 403)] {
         let mut client = served.connect().await;
-        client.write(&message(&format!("GET /_trysquare/health HTTP/1.1\r\nhost: {host}"), "")).await;
+        client.write(&message(&format!("GET /_trysquare/state HTTP/1.1\r\nhost: {host}"), "")).await;
         assert_eq!(client.answer().await.status, status, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn health_is_told_under_whatever_name_it_is_asked() {
+    let served = Served::new().await;
+    for path in ["health", "ready"] {
+        for host in ["host.docker.internal:32768", "172.17.0.1:32768", "some-container"] {
+            let mut client = served.connect().await;
+            client.write(&message(&format!("GET /_trysquare/{path} HTTP/1.1\r\nhost: {host}"), "")).await;
+            assert_eq!(client.answer().await.status, 200, "{path} {host}");
+        }
+        let mut client = served.connect().await;
+        client.write(&message(&format!("GET /_trysquare/{path} HTTP/1.1\r\nhost: a\r\norigin: https://a"), "")).await;
+        assert_eq!(client.answer().await.status, 403, "a web page: {path}");
     }
 }
 
@@ -304,7 +319,7 @@ async fn the_journal_tells_the_latest_calls_and_filters_them() {
         &served.control("GET", "/journal?tail=3", "").await,
         400,
         "tail",
-        &["action, after, errors, limit, responses, service, waitS"],
+        &["action, after, caller, errorCode, errors, limit, parameter, responses, service, waitS"],
     );
 }
 
@@ -430,7 +445,7 @@ async fn a_reset_that_cannot_be_meant_changes_nothing() {
         (r#"{"bootstrap":{"cluster":"-a"}}"#, "bootstrap.cluster", &["\"-a\"", "100 letters"]),
         (r#"{"bootstrap":{"cluster":"a","endpoint":"a:1"}}"#, "bootstrap.endpoint", &["https://"]),
         (r#"{"bootstrap":{"cluster":"a","certificateAuthority":"?"}}"#, "bootstrap.certificateAuthority", &["base64"]),
-        (r#"{"sed":1}"#, "sed", &["bootstrap, families, iam, pace, region, seed"]),
+        (r#"{"sed":1}"#, "sed", &["iam, kubernetesVersion, limits, pace, profile, region, secureTransport, seed"]),
     ] {
         refused(&served.control("POST", "/reset", body).await, 400, field, texts);
     }
@@ -636,4 +651,148 @@ async fn what_cannot_be_done_to_the_account_is_refused_by_its_field() {
     ] {
         refused(&served.control(method, path, body).await, status, field, texts);
     }
+}
+
+#[tokio::test]
+async fn a_clock_set_forward_lets_what_is_due_happen() {
+    let served = Served::new().await;
+    let id = served.launch("").await;
+    let real = served.done("GET", "/clock", "").await;
+    assert_eq!((&real["mode"], &real["offsetMs"], &real["scale"]), (&json!("real"), &json!(0), &json!(1.0)));
+    let set = served.done("POST", "/clock", r#"{"mode": "offset", "offsetMs": 3600000}"#).await;
+    assert_eq!((&set["mode"], &set["scale"]), (&json!("offset"), &json!(1.0)));
+    let offset = set["offsetMs"].as_i64().unwrap();
+    assert!((3_599_999..=3_600_001).contains(&offset), "{set}");
+    let instance = served.ec2.cloud().instance(&id).unwrap();
+    assert_eq!(instance.state, State::Running);
+    let back = served.control("POST", "/clock", r#"{"mode": "real"}"#).await;
+    refused(&back, 409, "mode", &["the clock does not go back", "/_trysquare/reset"]);
+    // Forty minutes in each second: what is terminated is gone after an hour.
+    served.done("POST", "/clock", r#"{"mode": "scaled", "scale": 2400}"#).await;
+    served.done("POST", &format!("/instances/{id}/terminate"), "").await;
+    let gone = async {
+        while served.ec2.cloud().instance(&id).is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("a minute and an hour pass in two seconds");
+    served.done("POST", "/reset", "").await;
+    assert_eq!(served.done("GET", "/clock", "").await["mode"], "real");
+}
+
+#[tokio::test]
+async fn a_clock_that_cannot_be_meant_is_refused_by_its_field() {
+    let served = Served::new().await;
+    for (body, field, text) in [
+        ("{}", "mode", "real, offset or scaled"),
+        (r#"{"mode": "fast"}"#, "mode", "no mode \"fast\""),
+        (r#"{"mode": "scaled"}"#, "scale", "such as 60"),
+        (r#"{"mode": "scaled", "scale": 0}"#, "scale", "a number from 0.001 to 86400"),
+        (r#"{"mode": "scaled", "scale": -1}"#, "scale", "a number from"),
+        (r#"{"mode": "offset", "offsetMs": -1}"#, "offsetMs", "a whole number"),
+        (r#"{"mode": "offset", "now": "tomorrow"}"#, "now", "an instant"),
+        (r#"{"mode": "offset", "now": "2926-01-01T00:00:00Z"}"#, "now", "within ten years"),
+        (r#"{"mode": "offset", "now": "2026-01-01T00:00:00Z", "offsetMs": 1}"#, "now", "one of the two"),
+        (r#"{"mode": "offset", "offset": 1}"#, "offset", "is offsetMs meant?"),
+        (r#"{"mode": "real", "scale": 2}"#, "scale", "not known"),
+    ] {
+        refused(&served.control("POST", "/clock", body).await, 400, field, &[text]);
+    }
+    assert_eq!(served.done("GET", "/clock", "").await["mode"], "real");
+}
+
+#[tokio::test]
+async fn an_account_goes_from_one_program_to_another() {
+    let (one, other) = (Served::new().await, Served::new().await);
+    let id = one.launch("").await;
+    one.done("POST", "/faults", r#"{"action": "CreateFleet", "outcome": "throttled"}"#).await;
+    let snapshot = one.done("GET", "/snapshot", "").await;
+    assert_eq!((&snapshot["format"], &snapshot["version"]), (&json!("fake-ec2 state"), &json!(1)));
+    let answer = other.done("PUT", "/snapshot", &snapshot.to_string()).await;
+    assert_eq!((&answer["instances"], &answer["queues"]), (&json!(1), &json!(1)));
+    assert_eq!(other.ec2.cloud().instance(&id).unwrap().id, id);
+    assert_eq!(other.done("GET", "/faults", "").await["faults"].as_array().unwrap().len(), 1);
+    let wrong = other.control("PUT", "/snapshot", &snapshot.to_string()[..1000]).await;
+    refused(&wrong, 400, "body", &["it is broken"]);
+    assert!(other.ec2.cloud().instance(&id).is_some(), "nothing was done");
+    // Larger than what AWS's own calls may bring.
+    let padded = format!("{}{}", " ".repeat(5 << 20), snapshot);
+    other.done("PUT", "/snapshot", &padded).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_set_up_on_request() {
+    let served = Served::new().await;
+    let made = served.done("POST", "/bootstrap", r#"{"cluster": "second"}"#).await;
+    assert_eq!((&made["cluster"], &made["region"]), (&json!("second"), &json!("us-west-2")));
+    assert_eq!(made["subnetIds"].as_array().unwrap().len(), 3);
+    assert!(served.ec2.cloud().cluster("second").is_some());
+    refused(&served.control("POST", "/bootstrap", r#"{"cluster": "second"}"#).await, 409, "cluster", &["already"]);
+    refused(&served.control("POST", "/bootstrap", r#"{"cluster": "a b"}"#).await, 400, "cluster", &["no name"]);
+    refused(&served.control("POST", "/bootstrap", r#"{"clustr": "a"}"#).await, 400, "clustr", &["is cluster meant?"]);
+    // How the program was started is not changed by it.
+    served.done("POST", "/reset", "").await;
+    assert!(served.ec2.cloud().cluster("second").is_none());
+    assert!(served.ec2.cloud().cluster("demo").is_some());
+}
+
+#[tokio::test]
+async fn the_journal_is_waited_for_until_a_call_matches() {
+    let served = Served::new().await;
+    served.ec2("Action=DescribeVpcs").await;
+    let after = served.done("GET", "/journal", "").await["calls"][0]["sequence"].as_u64().unwrap();
+    let path = format!("/journal?after={after}&waitS=30&action=DescribeSubnets&errorCode=InvalidSubnetID.NotFound");
+    let waiting = served.done("GET", &path, "");
+    let calling = async {
+        served.ec2("Action=DescribeSubnets").await;
+        served.ec2("Action=DescribeVpcs").await;
+        served.ec2("Action=DescribeSubnets&SubnetId.1=subnet-00000000000000000").await;
+    };
+    let (found, ()) = tokio::join!(waiting, calling);
+    let calls = found["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 1, "{found}");
+    assert_eq!(calls[0]["parameters"], json!({"SubnetId.1": "subnet-00000000000000000"}));
+    let by_parameter = "/journal?parameter=SubnetId.1%3Dsubnet-00000000000000000";
+    assert_eq!(served.done("GET", by_parameter, "").await["calls"].as_array().unwrap().len(), 1);
+    assert_eq!(served.done("GET", "/journal?caller=nobody", "").await["calls"], json!([]));
+    refused(&served.control("GET", "/journal?parameter=x", "").await, 400, "parameter", &["a name and a value"]);
+}
+
+#[tokio::test]
+async fn a_reset_takes_every_field_of_a_configuration() {
+    let served = Served::new().await;
+    let body = json!({
+        "region": "eu-west-1", "account": "210987654321", "seed": 3, "profile": "lenient", "iam": "off", "families": ["m5"],
+        "kubernetesVersion": "1.35", "pace": {"pendingMs": 0}, "eventDelayMs": 1, "consistencyDelayMs": 2,
+        "limits": {"onDemandVcpus": 1, "spotVcpusByClass": {"p": 96}, "fleets": 2},
+        "throttling": {"rates": {"ec2": {"DescribeSubnets": {"burst": 1, "perSecond": 0}}}}, "secureTransport": false, "verifySignatures": false, "accessKeys": {"test": "test"},
+    });
+    let answer = served.done("POST", "/reset", &body.to_string()).await;
+    assert_eq!((&answer["region"], &answer["account"]), (&json!("eu-west-1"), &json!("210987654321")));
+    let vpcs = served.ec2("Action=DescribeVpcs").await.body;
+    assert!(vpcs.contains("172.31.0.0/16"), "{vpcs}");
+    assert_eq!(served.ec2("Action=DescribeSubnets").await.status, 200);
+    assert!(served.ec2("Action=DescribeSubnets").await.body.contains("RequestLimitExceeded"));
+    for (body, field, text) in [
+        (json!({"account": "1"}), "account", "twelve digits"),
+        (json!({"profile": "loose"}), "profile", "strict or lenient"),
+        (json!({"kubernetesVersion": "1"}), "kubernetesVersion", "1.36"),
+        (json!({"limits": {"onDemandVcpu": 1}}), "limits.onDemandVcpu", "is limits.onDemandVcpus meant?"),
+        (json!({"limits": {"spotVcpusByClass": {"q": 1}}}), "limits.spotVcpusByClass.q", "highMemory"),
+        (json!({"throttling": {"rates": {"s3": {}}}}), "service", "not played here"),
+        (json!({"throttling": {"rates": {"ec2": {"X": {}}}}}), "throttling.rates.ec2.X.burst", "come at once"),
+        (json!({"accessKeys": {"a/b": "c"}}), "accessKeys.a/b", "letters, digits and _"),
+        (json!({"accessKeys": {"a": 7}}), "accessKeys.a", "the secret access key"),
+        (json!({"eventDelayMs": "soon"}), "eventDelayMs", "a whole number"),
+    ] {
+        refused(&served.control("POST", "/reset", &body.to_string()).await, 400, field, &[text]);
+    }
+}
+
+#[tokio::test]
+async fn a_moto_reset_is_there_with_the_lenient_profile_alone() {
+    let served = Served::new().await;
+    let answer = served.send("POST /moto-api/reset HTTP/1.1", "").await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert!(answer.body.contains("--profile lenient"), "{answer:?}");
 }

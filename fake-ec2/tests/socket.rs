@@ -232,3 +232,151 @@ async fn a_truncated_body_is_announced_whole_and_breaks_off() {
     assert_eq!(answer.body.len(), whole / 2);
     assert_eq!(served.ec2("Action=DescribeVpcs").await.body.len(), whole, "only the first");
 }
+
+/// Bytes that a client may send, and the status of the answer.
+async fn status(served: &Served, bytes: &[u8]) -> u16 {
+    let mut client = served.connect().await;
+    client.write_bytes(bytes).await;
+    client.answer().await.status
+}
+
+fn packed(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, text).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A POST with these headers, each with its line end, and this body.
+fn post(headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head =
+        format!("POST / HTTP/1.1\r\nhost: ec2\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn a_packed_body_is_unpacked_as_far_as_a_body_may_go() {
+    let served = Served::new().await;
+    let gzip = "content-encoding: gzip\r\n";
+    assert_eq!(status(&served, &post(gzip, &packed(VPCS.as_bytes()))).await, 200);
+    assert_eq!(status(&served, &post(gzip, &packed(&vec![b'x'; 5 << 20]))).await, 413);
+    assert_eq!(status(&served, &post(gzip, VPCS.as_bytes())).await, 400);
+    assert_eq!(status(&served, &post("content-encoding: br\r\n", VPCS.as_bytes())).await, 415);
+    assert_eq!(status(&served, &post("content-encoding: identity\r\n", VPCS.as_bytes())).await, 200);
+}
+
+#[tokio::test]
+async fn chunks_of_http_and_of_aws_are_joined() {
+    let served = Served::new().await;
+    let (first, second) = VPCS.split_at(10);
+    let chunked = format!(
+        "POST / HTTP/1.1\r\nhost: ec2\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\na\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
+        second.len()
+    );
+    assert_eq!(status(&served, chunked.as_bytes()).await, 200);
+    let signed = format!("{:x};chunk-signature=0123\r\n{VPCS}\r\n0;chunk-signature=4567\r\n\r\n", VPCS.len());
+    let headers = "content-encoding: aws-chunked\r\nx-amz-decoded-content-length: 38\r\n";
+    assert_eq!(status(&served, &post(headers, signed.as_bytes())).await, 200);
+    assert_eq!(status(&served, &post(headers, VPCS.as_bytes())).await, 400);
+}
+
+#[tokio::test]
+async fn a_digest_of_the_body_may_be_there_or_not() {
+    let served = Served::new().await;
+    assert_eq!(status(&served, &post("content-md5: 8rwsyFO0Wb2uDXFTnKBjKw==\r\n", VPCS.as_bytes())).await, 200);
+    assert_eq!(status(&served, &post("", VPCS.as_bytes())).await, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_to_go_on() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    let length = VPCS.len();
+    client
+        .write(&format!(
+            "POST / HTTP/1.1\r\nhost: ec2\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(client.some(25).await, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write(VPCS).await;
+    assert_eq!(client.answer().await.status, 200);
+    // A body that will not be taken is not asked for.
+    let mut client = served.connect().await;
+    client.write("POST / HTTP/1.1\r\nhost: ec2\r\nexpect: 100-continue\r\ncontent-length: 5000000\r\n\r\n").await;
+    assert_eq!(client.answer().await.status, 413);
+}
+
+#[tokio::test]
+async fn an_older_http_is_answered_and_closed() {
+    let served = Served::new().await;
+    let mut client = served.connect().await;
+    client.write(&format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n{VPCS}", VPCS.len())).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(
+        answer.head.starts_with("http/1.0 200 ok") && answer.body.contains("</DescribeVpcsResponse>"),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn other_methods_are_refused() {
+    let served = Served::new().await;
+    for method in ["PUT", "DELETE", "OPTIONS", "PATCH"] {
+        let answer = served.send(&format!("{method} /?{VPCS} HTTP/1.1"), "").await;
+        assert_eq!(answer.status, 405, "{answer:?}");
+        assert!(answer.body.contains("<Code>MethodNotAllowed</Code>"), "{answer:?}");
+    }
+    let answer = served.send(&format!("HEAD /?{VPCS} HTTP/1.1"), "").await;
+    assert_eq!((answer.status, answer.body.as_str()), (405, ""), "{answer:?}");
+    assert_eq!(served.send(&format!("GET /?{VPCS} HTTP/1.1"), "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_form_that_is_no_text_is_refused() {
+    let served = Served::new().await;
+    for body in
+        [&b"Action=DescribeVpcs&Version=2016-11-15&x=\xff\xfe"[..], b"Action=DescribeVpcs&Version=2016-11-15&x=%C3%28"]
+    {
+        let mut client = served.connect().await;
+        client.write_bytes(&post("", body)).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(answer.body.contains("<Code>MalformedQueryString</Code>"), "{answer:?}");
+    }
+    let many = format!("{VPCS}{}", "&a=b".repeat(60_000));
+    assert_eq!(status(&served, &post("", many.as_bytes())).await, 400);
+    let json = "x-amz-target: AmazonSQS.ListQueues\r\n";
+    assert_eq!(status(&served, &post(json, b"{\"a\": \"\xff\"}")).await, 400);
+    assert_eq!(status(&served, &post(json, "[".repeat(100_000).as_bytes())).await, 400);
+    assert_eq!(status(&served, &post(json, format!("{{\"a\":{}", "[".repeat(100_000)).as_bytes())).await, 400);
+}
+
+#[tokio::test]
+async fn the_service_is_told_from_target_scope_version_and_host() {
+    let served = Served::new().await;
+    let scope = |service: &str| {
+        format!(
+            "authorization: AWS4-HMAC-SHA256 Credential=K/20260101/eu-west-9/{service}/aws4_request, Signature=0\r\n"
+        )
+    };
+    let who = "Action=GetCallerIdentity";
+    for (headers, body, expected) in [
+        (scope("sts"), format!("{who}&Version=2011-06-15"), "<GetCallerIdentityResponse"),
+        (scope("sts"), who.to_owned(), "<GetCallerIdentityResponse"),
+        (String::new(), format!("{who}&Version=2011-06-15"), "<GetCallerIdentityResponse"),
+        (scope("s3"), format!("{who}&Version=2011-06-15"), "<GetCallerIdentityResponse"),
+        (scope("ec2"), who.to_owned(), "<Code>InvalidAction</Code>"),
+        ("x-amz-target: AmazonSQS.ListQueues\r\n".to_owned(), "{}".to_owned(), "\"QueueUrls\""),
+        (scope("ssm"), "{}".to_owned(), "UnknownOperationException"),
+        (String::new(), who.to_owned(), "<Code>NoSuchVersion</Code>"),
+    ] {
+        let mut client = served.connect().await;
+        client.write_bytes(&post(&headers, body.as_bytes())).await;
+        let answer = client.answer().await;
+        assert!(answer.body.contains(expected), "{headers}{body}: {answer:?}");
+    }
+    let mut client = served.connect().await;
+    client.write(&message("POST / HTTP/1.1\r\nhost: sts.eu-west-9.amazonaws.com", who)).await;
+    assert!(client.answer().await.body.contains("<GetCallerIdentityResponse"));
+}

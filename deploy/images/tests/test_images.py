@@ -118,6 +118,17 @@ def test_fake_ec2_answers_boto3_and_ends_at_once(fake_ec2):
     assert took_s < 5, "it is the container's first process, to which the kernel delivers only signals that are watched for"
 
 
+def test_docker_finds_fake_ec2_healthy(fake_ec2):
+    container = fake_ec2()
+
+    def healthy():
+        health = container.inspect()["State"]["Health"]
+        assert health["Status"] == "healthy", health
+        return health
+
+    assert eventually(healthy)["Log"][-1]["ExitCode"] == 0
+
+
 def test_a_container_finds_another_by_its_name(network, fake_ec2):
     fake_ec2("--network", network, "--name", f"{network}-ec2", arguments=["--control-host", f"{network}-ec2"])
     look = ["--network", network, image("trysquare"), "cloud", "--format", "json"]

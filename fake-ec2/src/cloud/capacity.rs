@@ -41,7 +41,7 @@ impl std::str::FromStr for CapacityType {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rule {
     pub(crate) instance_type: String,
     pub(crate) zone: String,
@@ -58,11 +58,12 @@ impl Rule {
 }
 
 /// Where capacity is short.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Capacity {
     /// The last rule that covers a pool decides.
     rules: Vec<Rule>,
     /// How many more instances a pool gives.
+    #[serde(with = "crate::state::pairs")]
     free: BTreeMap<(String, String, CapacityType), u32>,
 }
 

@@ -152,7 +152,7 @@ pub struct Offering {
 }
 
 /// The catalogue as seen in one region.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Catalogue {
     pub(crate) zones: Vec<Zone>,
     offerings: Vec<Offering>,

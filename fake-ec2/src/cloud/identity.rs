@@ -6,6 +6,7 @@ use super::tags::Tags;
 use crate::error::ApiError;
 use crate::iam::policy::Policy;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Sessions kept, also expired ones, which are told so. A controller renews its credentials hourly; a thousand reach back
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const MAX_SESSIONS: usize = 1_000;
 
 /// An IAM role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Role {
     pub id: String,
@@ -33,7 +34,7 @@ pub struct Role {
 }
 
 /// A managed policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ManagedPolicy {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -52,7 +53,7 @@ pub(crate) struct ManagedPolicy {
 }
 
 /// One version of a managed policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PolicyVersion {
     pub(crate) policy: Policy,
     pub(crate) created_at: Timestamp,
@@ -66,7 +67,7 @@ impl ManagedPolicy {
 }
 
 /// An OpenID Connect provider that the account trusts to name its callers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OidcProvider {
     pub(crate) arn: String,
     /// Without `https://`, as condition keys begin.
@@ -78,7 +79,7 @@ pub(crate) struct OidcProvider {
 }
 
 /// Temporary credentials of a role, as STS issues them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Credentials {
     pub access_key_id: String,
@@ -88,7 +89,7 @@ pub struct Credentials {
 }
 
 /// A role as somebody has assumed it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Session {
     pub(crate) role_name: String,
     pub(crate) role_id: String,
@@ -100,7 +101,7 @@ pub(crate) struct Session {
 }
 
 /// An instance profile: a box for at most one role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct InstanceProfile {
     pub id: String,
@@ -113,7 +114,7 @@ pub struct InstanceProfile {
     pub tags: Tags,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) roles: BTreeMap<String, Role>,
     pub(crate) profiles: BTreeMap<String, InstanceProfile>,
@@ -240,7 +241,7 @@ pub(crate) fn no_such(message: String) -> ApiError {
 }
 
 /// An EKS cluster: what a node needs to find it, and the principals it lets in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Cluster {
     pub name: String,
@@ -265,7 +266,7 @@ pub struct Cluster {
 }
 
 /// Gives the pods of a service account a role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PodIdentityAssociation {
     pub id: String,
@@ -279,7 +280,7 @@ pub struct PodIdentityAssociation {
 }
 
 /// Lets a principal into a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct AccessEntry {
     pub principal_arn: String,

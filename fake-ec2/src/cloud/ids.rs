@@ -1,9 +1,10 @@
 //! Ids and tie-breaks from a seed.
 
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// A SplitMix64 sequence: small, well spread, and the same on every platform.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ids(u64);
 
 impl Ids {

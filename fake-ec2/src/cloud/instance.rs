@@ -10,6 +10,7 @@
 use super::capacity::CapacityType;
 use super::launch_template::{BlockDevice, LaunchSpecification, MetadataOptions};
 use super::tags::Tags;
+use crate::state::interned::Constant;
 use base64::Engine;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 /// Where an instance is in its life.
 // fidelity: documented(EC2 User Guide, Instance lifecycle; codes: API Reference, InstanceState)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum State {
     Pending,
@@ -61,7 +62,7 @@ impl State {
 }
 
 /// One instance, with what only its inside would know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)] // Named as in the Instance structure of DescribeInstances.
 pub struct Instance {
     pub id: String,
@@ -69,9 +70,11 @@ pub struct Instance {
     pub fleet_id: Option<String>,
     pub image_id: String,
     pub architecture: String,
-    pub instance_type: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub instance_type: Constant,
     pub vcpus: u32,
-    pub hypervisor: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub hypervisor: Constant,
     pub capacity_type: CapacityType,
     pub state: State,
     /// When the present state began.
@@ -163,7 +166,7 @@ impl Instance {
 }
 
 /// A network interface of an instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct NetworkInterface {
     pub id: String,
@@ -189,7 +192,7 @@ pub struct Volume {
 }
 
 /// The instance profile an instance was launched with, as it was then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct InstanceProfileReference {
     pub arn: String,
@@ -209,7 +212,7 @@ pub struct TemplateUse {
 }
 
 /// Maintenance that AWS announced for an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ScheduledEvent {
     pub id: String,

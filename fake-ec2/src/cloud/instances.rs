@@ -8,6 +8,7 @@ use super::capacity::CapacityType;
 use super::filter::Filters;
 use super::instance::Instance;
 use super::quota::VcpuClass;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
@@ -45,6 +46,23 @@ pub(crate) struct Instances {
     filed: BTreeMap<Arc<str>, Filed>,
     changed: Vec<String>,
     vcpus: BTreeMap<(CapacityType, VcpuClass), u32>,
+}
+
+/// The index follows from the instances.
+impl Serialize for Instances {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.by_id.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Instances {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut instances = Self::default();
+        for (id, instance) in BTreeMap::<String, Instance>::deserialize(deserializer)? {
+            instances.insert(id, instance);
+        }
+        Ok(instances)
+    }
 }
 
 /// What the index holds of one instance.

@@ -56,6 +56,7 @@ use network::Network;
 use parameter::OwnParameter;
 use queue::{Draft, MoveTask, Queue};
 use reservation::{CapacityReservation, PlacementGroup};
+use serde::{Deserialize, Serialize};
 use spot_request::SpotRequest;
 use stack::Stack;
 use std::collections::{BTreeMap, VecDeque};
@@ -65,7 +66,7 @@ use throttle::Buckets;
 use volume::FreeVolume;
 
 /// Something that will happen by itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
     /// The instance leaves the state it has been in since then.
     Transition { instance: String, from: State, since: Timestamp },
@@ -108,7 +109,7 @@ type PriceChange = (Option<f64>, Timestamp);
 const MAX_PRICE_CHANGES: usize = 2_000;
 
 /// An event that was put on the bus.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Emitted {
     /// Counts from 1.
     pub(crate) sequence: u64,
@@ -119,10 +120,12 @@ pub(crate) struct Emitted {
 }
 
 /// Everything in the account and the region.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cloud {
     pub(crate) config: Config,
     pub(crate) started_at: Timestamp,
+    /// As the configuration says; not saved.
+    #[serde(skip)]
     pub(crate) catalogue: Catalogue,
     pub(crate) network: Network,
     /// By name.
@@ -158,12 +161,15 @@ pub(crate) struct Cloud {
     pub(crate) ids: Ids,
     /// Spot prices that differ from the catalogue, with the instant of each change, the latest last; none where spot was
     /// withdrawn.
+    #[serde(with = "crate::state::pairs")]
     spot_prices: BTreeMap<(String, String), Vec<PriceChange>>,
     on_demand_prices: BTreeMap<String, f64>,
+    #[serde(with = "crate::state::pairs")]
     agenda: BTreeMap<(Timestamp, u64), Due>,
     agenda_count: u64,
     /// Tags as Describe calls still see them, and until when.
     pub(super) seen_tags: BTreeMap<String, (Tags, Timestamp)>,
+    #[serde(with = "crate::state::pairs")]
     tokens: BTreeMap<(String, String), (String, String)>,
     token_order: VecDeque<(String, String)>,
     /// Counts changes that someone may wait for: messages, instances, the agenda.

@@ -26,6 +26,19 @@ pub enum VcpuClass {
 }
 
 impl VcpuClass {
+    /// Every class but the standard one, as settings call them.
+    pub(crate) const OTHERS: [(&'static str, Self); 9] = [
+        ("dl", Self::Dl),
+        ("f", Self::F),
+        ("g", Self::G),
+        ("highMemory", Self::HighMemory),
+        ("hpc", Self::Hpc),
+        ("inf", Self::Inf),
+        ("p", Self::P),
+        ("trn", Self::Trn),
+        ("x", Self::X),
+    ];
+
     /// The class of a type, told from the letters its name begins with.
     pub fn of(instance_type: &str) -> Self {
         let family = instance_type.split('.').next().unwrap_or(instance_type);

@@ -1,16 +1,19 @@
 //! CloudFormation's stacks and change sets, as they are described.
 
 use super::tags::Tags;
+use crate::state::interned::Constant;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A stack, also one that was deleted, which only its id finds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Stack {
     pub(crate) name: String,
     pub(crate) id: String,
-    pub(crate) status: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub(crate) status: Constant,
     pub(crate) reason: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) template: String,
@@ -32,11 +35,12 @@ pub(crate) struct Stack {
 }
 
 /// A resource of a stack.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StackResource {
     pub(crate) kind: String,
     pub(crate) physical_id: String,
-    pub(crate) status: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub(crate) status: Constant,
     pub(crate) reason: Option<String>,
     pub(crate) properties: Value,
     /// What `Fn::GetAtt` gives.
@@ -44,7 +48,7 @@ pub(crate) struct StackResource {
     pub(crate) updated_at: Timestamp,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Output {
     pub(crate) key: String,
     pub(crate) value: String,
@@ -52,19 +56,20 @@ pub(crate) struct Output {
     pub(crate) export: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StackEvent {
     pub(crate) id: String,
     pub(crate) at: Timestamp,
     pub(crate) logical_id: String,
     pub(crate) physical_id: String,
     pub(crate) kind: String,
-    pub(crate) status: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub(crate) status: Constant,
     pub(crate) reason: Option<String>,
 }
 
 /// A change that waits to be carried out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChangeSet {
     pub(crate) name: String,
     pub(crate) id: String,
@@ -84,17 +89,18 @@ impl ChangeSet {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Change {
     /// `Add`, `Modify` or `Remove`.
-    pub(crate) action: &'static str,
+    #[serde(with = "crate::state::interned")]
+    pub(crate) action: Constant,
     pub(crate) logical_id: String,
     pub(crate) physical_id: Option<String>,
     pub(crate) kind: String,
 }
 
 /// What a stack is to be.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StackRequest {
     pub(crate) template: String,
     pub(crate) parameters: BTreeMap<String, String>,

@@ -2,12 +2,14 @@
 
 use super::Cloud;
 use crate::error::ApiError;
+use crate::state::interned::Constant;
 use crate::wire::{Call, Payload, Service};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The size of a bucket and what flows into it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Calls that may come at once.
     pub burst: f64,
@@ -23,12 +25,13 @@ impl Rate {
 }
 
 /// Which calls are throttled. Off by default.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Throttling {
     /// EC2's documented buckets, each action of its own.
     pub ec2_documented: bool,
     /// Buckets of one's own, by service and action, which go before the documented ones. An action `*` stands for every
     /// action of the service together.
+    #[serde(with = "crate::state::pairs")]
     pub rates: BTreeMap<(Service, String), Rate>,
 }
 
@@ -50,11 +53,15 @@ impl Throttling {
 }
 
 /// A bucket's name: service, action, and what is counted.
-type Name = (Service, String, &'static str);
+type Name = (Service, String, Kept);
+
+/// What a bucket counts, as one of the program's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Kept(#[serde(with = "crate::state::interned")] Constant);
 
 /// What is left in each bucket.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Buckets(BTreeMap<Name, (f64, Timestamp)>);
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Buckets(#[serde(with = "crate::state::pairs")] BTreeMap<Name, (f64, Timestamp)>);
 
 impl Buckets {
     /// Takes what the call costs, or refuses it and takes nothing.
@@ -103,20 +110,20 @@ fn charges(settings: &Throttling, service: Service, action: &str, payload: &Payl
     let own = |action: &str| settings.rates.get(&(service, action.to_owned())).copied();
     let mut charges = Vec::new();
     if let Some(rate) = own("*") {
-        charges.push(((service, "*".to_owned(), "request"), rate, 1.0));
+        charges.push(((service, "*".to_owned(), Kept("request")), rate, 1.0));
     }
     let documented = settings.ec2_documented && service == Service::Ec2;
     let open = documented && is_open(action, payload);
     match (own(action), documented) {
-        (Some(rate), _) => charges.push(((service, action.to_owned(), "request"), rate, 1.0)),
+        (Some(rate), _) => charges.push(((service, action.to_owned(), Kept("request")), rate, 1.0)),
         (None, true) if open => {
-            charges.push(((service, action.to_owned(), "open request"), Rate::new(50.0, 10.0), 1.0))
+            charges.push(((service, action.to_owned(), Kept("open request")), Rate::new(50.0, 10.0), 1.0))
         }
-        (None, true) => charges.push(((service, action.to_owned(), "request"), documented_rate(action), 1.0)),
+        (None, true) => charges.push(((service, action.to_owned(), Kept("request")), documented_rate(action), 1.0)),
         (None, false) => {}
     }
     if let Some((rate, cost)) = documented.then(|| resources(action, payload)).flatten() {
-        charges.push(((service, action.to_owned(), "resource"), rate, cost));
+        charges.push(((service, action.to_owned(), Kept("resource")), rate, cost));
     }
     charges
 }

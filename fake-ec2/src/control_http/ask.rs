@@ -27,6 +27,11 @@ impl Fields {
         }
     }
 
+    /// The members of a document that is no request.
+    pub(super) fn of_document(value: Value) -> Result<Self, Refusal> {
+        Self::of_value("the document", "", value)
+    }
+
     pub(super) fn of_query(query: &str) -> Self {
         let pairs = form_urlencoded::parse(query.as_bytes());
         let members = pairs.map(|(key, value)| (key.into_owned(), Value::String(value.into_owned()))).collect();
@@ -92,6 +97,17 @@ impl Fields {
         }
     }
 
+    pub(super) fn decimal(&mut self, member: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, Refusal> {
+        let Some(value) = self.value(member) else { return Ok(None) };
+        match value.as_f64().filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let expected = format!("a number from {} to {}", range.start(), range.end());
+                Err(self.wrong(member, &value, &expected))
+            }
+        }
+    }
+
     pub(super) fn object(&mut self, member: &str) -> Result<Option<Self>, Refusal> {
         let name = self.name(member);
         self.value(member).map(|value| Self::below(&name, value)).transpose()
@@ -121,8 +137,19 @@ impl Fields {
             true => "no fields at all".to_owned(),
             false => format!("only the fields {}", known.join(", ")),
         };
-        Err(Refusal::invalid(&name, format!("the field {name} is not known"), expected))
+        let error = match nearest(member, &known) {
+            Some(near) => format!("the field {name} is not known; is {} meant?", self.name(near)),
+            None => format!("the field {name} is not known"),
+        };
+        Err(Refusal::invalid(&name, error, expected))
     }
+}
+
+/// The name that a misspelt one is likely to mean.
+fn nearest<'a>(misspelt: &str, known: &[&'a str]) -> Option<&'a str> {
+    let likeness = |name: &&str| strsim::normalized_damerau_levenshtein(&misspelt.to_lowercase(), &name.to_lowercase());
+    let near = known.iter().copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    (likeness(&near) >= 0.6).then_some(near)
 }
 
 /// A value in few words, whatever a client has sent.

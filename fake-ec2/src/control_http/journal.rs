@@ -22,6 +22,10 @@ const MAX_CALL_BYTES: usize = 8 << 20;
 struct Wanted {
     service: Option<Service>,
     action: Option<String>,
+    caller: Option<String>,
+    error_code: Option<String>,
+    /// Of the request: name and value.
+    parameter: Option<(String, String)>,
     errors: bool,
     responses: bool,
     limit: usize,
@@ -33,14 +37,19 @@ impl Wanted {
     fn read(fields: &mut Fields) -> Result<Self, Refusal> {
         let service = fields.text("service")?.map(|name| fault::service(&name)).transpose()?;
         let (action, errors) = (fields.text("action")?, fields.boolean("errors")?.unwrap_or(false));
+        let (caller, error_code) = (fields.text("caller")?, fields.text("errorCode")?);
+        let parameter = fields.text("parameter")?.map(|text| parameter(&text)).transpose()?;
         let responses = fields.boolean("responses")?.unwrap_or(false);
         let (limit, after) = tail(fields)?;
-        Ok(Self { service, action, errors, responses, limit, after })
+        Ok(Self { service, action, caller, error_code, parameter, errors, responses, limit, after })
     }
 
     fn is(&self, entry: &JournalEntry) -> bool {
         self.service.is_none_or(|service| service == entry.service)
             && self.action.as_deref().is_none_or(|action| action == entry.action)
+            && self.caller.as_deref().is_none_or(|caller| caller == entry.caller || caller == entry.principal)
+            && self.error_code.as_deref().is_none_or(|code| entry.error_code.as_deref() == Some(code))
+            && self.parameter.as_ref().is_none_or(|(name, value)| entry.param(name) == Some(value))
             && (!self.errors || !(200..300).contains(&entry.status))
     }
 
@@ -67,6 +76,16 @@ impl Wanted {
         let calls: Vec<Value> = fit.map(|call| view::call(call, self.responses)).collect();
         json!({"calls": calls, "missing": missing})
     }
+}
+
+/// `NAME=VALUE`, as the request carried it.
+fn parameter(text: &str) -> Result<(String, String), Refusal> {
+    let expected = "a name and a value, such as InstanceId.1=i-0123456789abcdef0";
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| Refusal::invalid("parameter", format!("parameter is {text:?}"), expected))?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(super) async fn calls(ec2: &FakeEc2, fields: &mut Fields) -> Outcome {

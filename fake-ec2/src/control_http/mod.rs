@@ -5,11 +5,15 @@
 //! address, and a name of its own can lead there (DNS rebinding). [`Door`] refuses both.
 
 mod account;
+mod account_clock;
 mod ask;
+mod config;
 mod fault;
 mod journal;
+mod lenient;
 mod market;
 mod reset;
+mod snapshot;
 mod view;
 
 use crate::cloud::Cloud;
@@ -17,9 +21,10 @@ use crate::cloud::capacity::CapacityType;
 use crate::error::ApiError;
 use crate::fault::FaultId;
 use crate::server::{FakeEc2, lock};
-use crate::wire::percent_decode;
+use crate::wire::{MAX_BODY_BYTES, percent_decode};
 use ask::Fields;
 use bytes::Bytes;
+pub use config::is_access_key_id;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
@@ -36,9 +41,20 @@ const MAX_WAIT_S: u64 = 50;
 /// Fault rules at a time. Each call is held against each of them; a person keeps a handful.
 const MAX_FAULTS: usize = 1_000;
 
+/// The largest snapshot: some 20,000 instances. Every other request is bounded as those to AWS are.
+pub(crate) const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
+
 /// Whether a path belongs to the control API.
 pub(crate) fn concerns(path: &str) -> bool {
-    path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path == lenient::RESET
+}
+
+/// How large a body may be.
+pub(crate) fn max_body_bytes(method: &Method, path: &str) -> usize {
+    match *method == Method::PUT && concerns(path) && below_prefix(path) == "/snapshot" {
+        true => MAX_SNAPSHOT_BYTES,
+        false => MAX_BODY_BYTES,
+    }
 }
 
 /// Why a request was refused, as JSON says it.
@@ -76,16 +92,28 @@ enum Perform {
     Now(fn(&FakeEc2, &str, &mut Fields) -> Outcome),
     /// It may wait for something to happen.
     Later(for<'a> fn(&'a FakeEc2, &'a mut Fields) -> Answering<'a>),
+    /// It reads the body by itself.
+    Whole(fn(&FakeEc2, &[u8]) -> Outcome),
 }
 
 type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-static ROUTES: [Route; 34] = [
+static ROUTES: [Route; 39] = [
     route(Method::GET, "/", "What there is to ask for", index),
     route(Method::GET, "/health", "Whether it answers", health),
     route(Method::GET, "/ready", "Whether it can be used: the same, as it is ready once it answers", health),
     route(Method::GET, "/openapi.json", "This API as OpenAPI 3.1", openapi),
     route(Method::POST, "/reset", "Sets the account back to how it was started, or to another start", reset::reset),
+    route(Method::POST, "/bootstrap", "Makes what a cluster's set-up makes before Karpenter", reset::make_bootstrap),
+    route(Method::GET, "/clock", "The account's time, and how it differs from the machine's", account_clock::show),
+    route(Method::POST, "/clock", "Sets the account's time forward, or lets it run faster", account_clock::set),
+    route(Method::GET, "/snapshot", "The whole account as JSON", snapshot::take),
+    Route {
+        method: Method::PUT,
+        path: "/snapshot",
+        summary: "Puts an account as GET answered it in the place of this one",
+        perform: Perform::Whole(snapshot::restore),
+    },
     route(Method::GET, "/state", "Instances, queues, clusters, and where capacity is short", state),
     route(Method::GET, "/resources/{id}", "Every resource of a kind, such as subnets", account::resources),
     route(Method::GET, "/instances", "Every instance with all that is known of it", account::instances),
@@ -174,9 +202,19 @@ impl FakeEc2 {
 }
 
 pub(crate) async fn answer(ec2: &FakeEc2, door: Option<&Door<'_>>, request: &Request<Bytes>) -> Response<Bytes> {
+    if request.uri().path() == lenient::RESET {
+        return lenient::answer(ec2, door, request);
+    }
     let allowed = allowed_methods(request.uri().path());
     let outcome = match door.map_or(Ok(()), |door| door.admit(request)) {
-        Ok(()) => perform(ec2, request).await,
+        Ok(()) => {
+            let outcome = perform(ec2, request).await;
+            // Nearly every other method changes something.
+            if *request.method() != Method::GET && outcome.is_ok() {
+                ec2.touch();
+            }
+            outcome
+        }
         Err(refusal) => Err(refusal),
     };
     let (status, body) = match outcome {
@@ -223,12 +261,14 @@ async fn perform(ec2: &FakeEc2, request: &Request<Bytes>) -> Outcome {
         });
     };
     let mut fields = match *request.method() == Method::POST {
+        _ if matches!(route.perform, Perform::Whole(_)) => Fields::of_query(""),
         true => Fields::of_body(request.body())?,
         false => Fields::of_query(request.uri().query().unwrap_or_default()),
     };
     match route.perform {
         Perform::Now(perform) => perform(ec2, &id, &mut fields),
         Perform::Later(perform) => perform(ec2, &mut fields).await,
+        Perform::Whole(perform) => perform(ec2, request.body()),
     }
 }
 
@@ -279,6 +319,10 @@ impl Door<'_> {
         if site.is_some_and(|site| site != b"none") {
             let error = "requests of web pages are refused: this one has a Sec-Fetch-Site header";
             return forbid("Sec-Fetch-Site", error.into(), "none, as for an address that a person typed");
+        }
+        // What starts containers asks for these under whatever name it reaches them by, and learns nothing to abuse.
+        if *request.method() == Method::GET && ["/health", "/ready"].contains(&below_prefix(request.uri().path())) {
+            return Ok(());
         }
         let hosts = hosts(request.uri().host(), headers);
         if hosts.is_empty() {
@@ -337,6 +381,7 @@ fn index(_: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
 
 fn health(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
     fields.finish()?;
+    let waiting = ec2.inner.bells.waiters();
     Ok(ec2.locked(|cloud, now| {
         json!({
             "name": "fake-ec2",
@@ -345,6 +390,7 @@ fn health(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
             "region": cloud.config.region,
             "account": cloud.config.account,
             "now": now,
+            "waitingCalls": waiting,
         })
     }))
 }

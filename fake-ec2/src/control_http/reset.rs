@@ -2,30 +2,30 @@
 //! the program was started, never from an earlier reset.
 
 use super::ask::Fields;
-use super::{Outcome, Refusal};
+use super::{Outcome, Refusal, config};
 use crate::bootstrap::{Bootstrap, Bootstrapped, bootstrap, is_cluster_name};
-use crate::cloud::Cloud;
-use crate::cloud::catalogue::{Catalogue, regions};
-use crate::config::{Config, Iam, Pace};
-use crate::server::{FakeEc2, lock};
+use crate::config::Config;
+use crate::server::{FakeEc2, account, lock};
 use base64::Engine as _;
+use http::StatusCode;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// A day: longer than any test waits for an instance.
-const MAX_PACE_MS: u64 = 86_400_000;
 
 pub(super) fn reset(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
-    let config = config(ec2.inner.config.clone(), fields)?;
+    let config = config::read(ec2.inner.config.clone(), fields)?;
     let bootstraps = match fields.object("bootstrap")? {
         Some(of_body) => vec![read_bootstrap(of_body)?],
         None => lock(&ec2.inner.bootstraps).clone(),
     };
     fields.finish()?;
+    Ok(to_start(ec2, config, &bootstraps))
+}
+
+/// Begins anew with this configuration and these stages, in the time of the clock that was given.
+pub(super) fn to_start(ec2: &FakeEc2, config: Config, bootstraps: &[Bootstrap]) -> Value {
     lock(&ec2.inner.faults).clear();
+    ec2.inner.clock.set(None);
     let mut answer = ec2.locked(|cloud, now| {
-        let before = std::mem::replace(cloud, Cloud::new(config, now));
+        let before = std::mem::replace(cloud, account(config, now));
         // They go on: whoever waits for a change is to see this one.
         cloud.revision = before.revision + 1;
         cloud.instance_revision = before.instance_revision + 1;
@@ -40,77 +40,34 @@ pub(super) fn reset(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
             "instanceRevision": cloud.instance_revision,
         })
     });
+    ec2.wake_everyone();
     let mut journal = lock(&ec2.inner.journal);
     journal.clear();
     answer["journal"] = journal.count().into();
-    Ok(answer)
+    answer
+}
+
+/// One more stage, as the program's `bootstrap` asks for it. It is not made again by a reset: how the program was started is
+/// not changed by it.
+pub(super) fn make_bootstrap(ec2: &FakeEc2, _: &str, fields: &mut Fields) -> Outcome {
+    let options = read_bootstrap(std::mem::replace(fields, Fields::of_query("")))?;
+    ec2.locked(|cloud, now| {
+        let name = &options.cluster_name;
+        if cloud.clusters.contains_key(name) {
+            let refusal = Refusal::invalid("cluster", format!("there is a cluster {name:?} already"), "another name");
+            return Err(Refusal { status: StatusCode::CONFLICT, ..refusal });
+        }
+        let mut shown = stage(&options, &bootstrap(cloud, now, &options));
+        shown["region"] = cloud.config.region.as_str().into();
+        shown["account"] = cloud.config.account.as_str().into();
+        Ok(shown)
+    })
 }
 
 fn stage(options: &Bootstrap, stage: &Bootstrapped) -> Value {
     let mut shown = json!(stage);
     shown["cluster"] = options.cluster_name.as_str().into();
     shown
-}
-
-/// The configuration that the fields ask for.
-fn config(mut config: Config, fields: &mut Fields) -> Result<Config, Refusal> {
-    if let Some(region) = fields.text("region")? {
-        if !regions().contains(&region.as_str()) {
-            let error = format!("the catalogue holds no region {region:?}");
-            return Err(Refusal::invalid("region", error, regions().join(", ")));
-        }
-        config.region = region;
-    }
-    config.seed = fields.number("seed", 0..=u64::MAX)?.unwrap_or(config.seed);
-    if let Some(mode) = fields.text("iam")? {
-        config.iam = iam(&mode)?;
-    }
-    if let Some(families) = fields.texts("families")? {
-        config.families = families;
-    }
-    check_families(&config)?;
-    if let Some(pace) = fields.object("pace")? {
-        config.pace = self::pace(config.pace, pace)?;
-    }
-    Ok(config)
-}
-
-fn iam(mode: &str) -> Result<Iam, Refusal> {
-    match mode {
-        "off" => Ok(Iam::Off),
-        "enforce" => Ok(Iam::Enforce),
-        other => Err(Refusal::invalid("iam", format!("{other:?} says not whether policies decide"), "off or enforce")),
-    }
-}
-
-fn check_families(config: &Config) -> Result<(), Refusal> {
-    let families = |chosen: &[String]| -> BTreeSet<&'static str> {
-        let catalogue = Catalogue::new(&config.region, chosen);
-        catalogue.offerings().iter().map(|offering| offering.instance_type.family()).collect()
-    };
-    let offered = families(&config.families);
-    let Some(missing) = config.families.iter().find(|family| !offered.contains(family.as_str())) else {
-        return Ok(());
-    };
-    let error = format!("{} has no instance family {missing:?}", config.region);
-    let all: Vec<&str> = families(&[]).into_iter().collect();
-    Err(Refusal::invalid("families", error, all.join(", ")))
-}
-
-fn pace(pace: Pace, mut fields: Fields) -> Result<Pace, Refusal> {
-    let mut read = |name: &str, present: Duration| {
-        let given = fields.number(name, 0..=MAX_PACE_MS)?;
-        Ok(given.map_or(present, Duration::from_millis))
-    };
-    let pace = Pace {
-        pending: read("pendingMs", pace.pending)?,
-        shutting_down: read("shuttingDownMs", pace.shutting_down)?,
-        stopping: read("stoppingMs", pace.stopping)?,
-        terminated_visible: read("terminatedVisibleMs", pace.terminated_visible)?,
-        status_checks: read("statusChecksMs", pace.status_checks)?,
-    };
-    fields.finish()?;
-    Ok(pace)
 }
 
 fn read_bootstrap(mut fields: Fields) -> Result<Bootstrap, Refusal> {

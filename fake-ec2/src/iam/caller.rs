@@ -5,7 +5,7 @@ use super::policy::Asker;
 use crate::cloud::Cloud;
 use crate::cloud::identity::{Credentials, Session};
 use crate::error::ApiError;
-use crate::wire::{Call, Service};
+use crate::wire::{Call, Protocol, Service};
 use jiff::Timestamp;
 
 /// Who calls.
@@ -77,10 +77,8 @@ impl Caller {
             return check_token(token, now, call);
         }
         match &self.principal {
-            Principal::Nobody => Err(missing_token(call.service)),
-            Principal::Administrator if call.sender.access_key_id.starts_with("ASIA") => {
-                Err(invalid_token(call.service))
-            }
+            Principal::Nobody => Err(call.missing_token()),
+            Principal::Administrator if call.sender.access_key_id.starts_with("ASIA") => Err(call.invalid_token()),
             Principal::Administrator => Ok(()),
             Principal::Session(session) => check_token(&session.credentials, now, call),
         }
@@ -135,45 +133,41 @@ impl Caller {
 /// Refuses temporary credentials that have expired, and those without their token.
 fn check_token(token: &Credentials, now: Timestamp, call: &Call) -> Result<(), ApiError> {
     if token.expires_at <= now {
-        return Err(expired_token(call.service));
+        return Err(call.expired_token());
     }
     match call.sender.security_token.as_ref() == Some(&token.session_token) {
         true => Ok(()),
-        false => Err(invalid_token(call.service)),
+        false => Err(call.invalid_token()),
     }
 }
 
-/// Whether a service speaks JSON and names its errors with `Exception`.
-fn speaks_json(service: Service) -> bool {
-    !matches!(service, Service::Ec2 | Service::Iam | Service::Sts | Service::CloudFormation)
-}
-
-fn expired_token(service: Service) -> ApiError {
-    let message = "The security token included in the request is expired";
-    match service {
-        Service::Ec2 => ApiError::client("RequestExpired", "Request has expired."),
-        service if speaks_json(service) => ApiError::client("ExpiredTokenException", message),
-        _ => ApiError::new(403, "ExpiredToken", message),
-    }
-}
-
-fn invalid_token(service: Service) -> ApiError {
-    let message = "The security token included in the request is invalid.";
-    match service {
-        Service::Ec2 => {
-            let message = "AWS was not able to validate the provided access credentials";
-            ApiError::new(401, "AuthFailure", message)
+/// Refusals of credentials, in the words of each protocol.
+impl Call {
+    pub(crate) fn expired_token(&self) -> ApiError {
+        let message = "The security token included in the request is expired";
+        match self.protocol {
+            Protocol::Ec2Query => ApiError::client("RequestExpired", "Request has expired."),
+            protocol if protocol.speaks_json() => ApiError::client("ExpiredTokenException", message),
+            _ => ApiError::new(403, "ExpiredToken", message),
         }
-        service if speaks_json(service) => ApiError::client("UnrecognizedClientException", message),
-        _ => ApiError::new(403, "InvalidClientTokenId", message),
     }
-}
 
-fn missing_token(service: Service) -> ApiError {
-    match service {
-        service if speaks_json(service) => {
-            ApiError::client("MissingAuthenticationTokenException", "Missing Authentication Token")
+    pub(crate) fn invalid_token(&self) -> ApiError {
+        let message = "The security token included in the request is invalid.";
+        match self.protocol {
+            Protocol::Ec2Query => {
+                let message = "AWS was not able to validate the provided access credentials";
+                ApiError::new(401, "AuthFailure", message)
+            }
+            protocol if protocol.speaks_json() => ApiError::client("UnrecognizedClientException", message),
+            _ => ApiError::new(403, "InvalidClientTokenId", message),
         }
-        _ => ApiError::new(403, "MissingAuthenticationToken", "Request is missing Authentication Token"),
+    }
+
+    pub(crate) fn missing_token(&self) -> ApiError {
+        match self.protocol.speaks_json() {
+            true => ApiError::client("MissingAuthenticationTokenException", "Missing Authentication Token"),
+            false => ApiError::new(403, "MissingAuthenticationToken", "Request is missing Authentication Token"),
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::config::Iam;
 use crate::error::ApiError;
 use crate::journal::Denial;
 use crate::wire::Call;
+use crate::wire::signature::Secret;
 use caller::Caller;
 use decision::Asking;
 use facts::Keys;
@@ -81,11 +82,30 @@ pub(crate) fn admit(cloud: &Cloud, now: Timestamp, call: &Call) -> Result<Admitt
 }
 
 fn check(cloud: &Cloud, now: Timestamp, call: &Call, admitted: &Admitted) -> Result<(), Refused> {
-    // fidelity: documented(STS API Reference, AssumeRoleWithWebIdentity; EKS Auth API Reference: calling them does not
-    // require AWS credentials)
-    if matches!(call.action.as_str(), "AssumeRoleWithWebIdentity" | "AssumeRoleForPodIdentity") {
+    if is_unsigned(&call.action) {
         return Ok(());
     }
     admitted.caller.check_credentials(now, call)?;
     admitted.asking().permit(cloud, call.service, || permissions::needed(cloud, call))
+}
+
+/// Whether an action is asked for by whoever has no credentials yet.
+// fidelity: documented(STS API Reference, AssumeRoleWithWebIdentity; EKS Auth API Reference: calling them does not
+// require AWS credentials)
+pub(crate) fn is_unsigned(action: &str) -> bool {
+    matches!(action, "AssumeRoleWithWebIdentity" | "AssumeRoleForPodIdentity")
+}
+
+/// What belongs to an access key: one of the configuration, or one that the account has issued.
+pub(crate) fn secret_of(cloud: &Cloud, now: Timestamp, access_key_id: &str) -> Option<Secret> {
+    if let Some(key) = cloud.config.access_keys.get(access_key_id) {
+        return Some(Secret { key: key.clone(), token: None, expired: false });
+    }
+    let of_user = || cloud.identity.user_tokens.get(access_key_id).map(|(_, credentials)| credentials);
+    let credentials = cloud.identity.session(access_key_id).map(|session| &session.credentials).or_else(of_user)?;
+    Some(Secret {
+        key: credentials.secret_access_key.clone(),
+        token: Some(credentials.session_token.clone()),
+        expired: credentials.expires_at <= now,
+    })
 }

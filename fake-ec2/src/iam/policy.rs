@@ -4,6 +4,7 @@ use super::condition::Condition;
 use super::facts::Facts;
 use super::pattern::Pattern;
 use crate::error::ApiError;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ pub(crate) enum Kind {
 }
 
 /// A policy as text and as understood.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub(crate) struct Policy {
     pub(crate) text: String,
     /// Whether its version knows policy variables.
@@ -78,6 +80,21 @@ pub(crate) enum Verdict {
     Allowed,
     /// A statement denies it, whatever else allows it.
     Denied,
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> Self {
+        policy.text
+    }
+}
+
+/// As it was saved. Only policies of identities are kept read; those of queues and trust stay texts.
+impl TryFrom<String> for Policy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text, Kind::Identity).map_err(|error| error.message)
+    }
 }
 
 impl Policy {

@@ -9,19 +9,34 @@ use crate::cloud::members::Members;
 use crate::cloud::queue::md5_hex;
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
+use crate::wire::percent_decode_bytes;
+use crate::wire::signature::PARAMETERS;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The most fields of one form. A fleet over the whole catalogue has some ten thousand; each takes a hundred bytes beside its
+/// text, so that at this bound a form of 4 MiB stays below 10 MiB.
+const MAX_FIELDS: usize = 50_000;
 
 /// A form as received. The marks are atomic only because a request may wait across threads; one action reads at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Form(BTreeMap<String, (String, AtomicBool)>);
 
 impl Form {
-    pub(crate) fn parse(text: &[u8]) -> Self {
+    // fidelity: documented(Common errors of EC2 and of the query services: MalformedQueryString); assumed: that
+    // other bytes than UTF-8, and more than 50,000 fields, are told MalformedQueryString
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, ApiError> {
+        let refuse = |message: &str| Err(ApiError::client("MalformedQueryString", message));
+        if std::str::from_utf8(&percent_decode_bytes(text)).is_err() {
+            return refuse("The query string contains bytes that are not UTF-8.");
+        }
+        if text.iter().filter(|byte| **byte == b'&').count() >= MAX_FIELDS {
+            return refuse(&format!("The query string contains more than {MAX_FIELDS} parameters."));
+        }
         let pairs = form_urlencoded::parse(text);
-        Self(pairs.map(|(key, value)| (key.into_owned(), (value.into_owned(), AtomicBool::new(false)))).collect())
+        Ok(Self(pairs.map(|(key, value)| (key.into_owned(), (value.into_owned(), AtomicBool::new(false)))).collect()))
     }
 
     pub(crate) fn peek(&self, name: &str) -> Option<&str> {
@@ -38,6 +53,12 @@ impl Form {
         self.0.entry(name.to_owned()).or_insert_with(|| (value.to_owned(), AtomicBool::new(false)));
     }
 
+    /// The values of the parameters whose names end so.
+    pub(crate) fn ending_with(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let last = move |key: &&String| key.rsplit('.').next() == Some(name);
+        self.0.iter().filter(move |(key, _)| last(key)).map(|(_, (value, _))| value.as_str())
+    }
+
     /// A copy of which nothing has been read.
     pub(crate) fn unread(&self) -> Self {
         Self(self.0.iter().map(|(key, (value, _))| (key.clone(), (value.clone(), AtomicBool::new(false)))).collect())
@@ -45,15 +66,18 @@ impl Form {
 
     pub(crate) fn query(&self) -> Query<'_> {
         let query = Query { form: self, prefix: String::new() };
-        // They have been acted on already.
-        for name in ["Action", "Version"] {
+        // They say how the request is to be understood and believed; no action asks for them.
+        for name in ["Action", "Version", "X-Amz-Security-Token"].iter().chain(&PARAMETERS) {
             query.text(name);
         }
         query
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let entries = self.0.iter().filter(|(key, _)| !matches!(key.as_str(), "Action" | "Version"));
+        // Tokens and signatures are nobody's business afterwards.
+        let shown =
+            |key: &str| !matches!(key, "Action" | "Version" | "X-Amz-Security-Token") && !PARAMETERS.contains(&key);
+        let entries = self.0.iter().filter(|(key, _)| shown(key));
         Value::Object(entries.map(|(key, (value, _))| (key.clone(), Value::String(value.clone()))).collect())
     }
 

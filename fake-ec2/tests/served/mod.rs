@@ -104,6 +104,19 @@ pub struct Client(pub TcpStream);
 
 impl Client {
     /// The server may have closed already, and refuse the rest.
+    pub async fn write_bytes(&mut self, bytes: &[u8]) {
+        // A server that has refused may not read to the end.
+        let _ = self.0.write_all(bytes).await;
+    }
+
+    /// So many bytes, before the rest.
+    pub async fn some(&mut self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        let read = tokio::time::timeout(PATIENCE, self.0.read_exact(&mut bytes)).await;
+        read.expect("the server answers").unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
     pub async fn write(&mut self, text: &str) {
         let _ = self.0.write_all(text.as_bytes()).await;
     }

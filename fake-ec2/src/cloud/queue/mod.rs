@@ -40,6 +40,9 @@ pub(crate) struct Queue {
     pub(crate) modified_at: Timestamp,
     pub(crate) settings: Settings,
     pub(crate) tags: Tags,
+    /// Counts the changes that a receiver may wait for: whatever could let it find a message where it found none, but for the
+    /// passing of time. [`Cloud::revision`](super::Cloud) counts them too.
+    pub(crate) revision: u64,
     purged_at: Option<Timestamp>,
     messages: BTreeMap<u64, Message>,
     /// By phase: when each message leaves it (delayed, in flight) or entered it (ready).
@@ -81,6 +84,7 @@ impl Queue {
             modified_at: created_at,
             settings,
             tags,
+            revision: 0,
             purged_at: None,
             messages: BTreeMap::new(),
             lines: Default::default(),
@@ -98,6 +102,7 @@ impl Queue {
         let delay_changed = settings.delay_s != self.settings.delay_s;
         self.settings = settings;
         self.modified_at = now;
+        self.revision += 1;
         if self.fifo.is_some() && delay_changed {
             let delayed: Vec<u64> = self.line(Phase::Delayed).iter().map(|(_, number)| *number).collect();
             for number in delayed {
@@ -293,6 +298,7 @@ impl Queue {
 
     fn add(&mut self, mut message: Message, visible_at: Timestamp) {
         self.newest += 1;
+        self.revision += 1;
         message.phase = Phase::Delayed;
         let (number, group) = (self.newest, message.group().map(str::to_owned));
         self.by_age.insert((message.sent_at, number));
@@ -310,6 +316,8 @@ impl Queue {
         self.by_age.remove(&(message.sent_at, number));
         if let (Some(fifo), Some(group)) = (&mut self.fifo, message.group()) {
             fifo.leave(group, number, message.phase);
+            // The next of its group can be received.
+            self.revision += 1;
         }
         Some(message)
     }

@@ -76,6 +76,7 @@ impl Queue {
             )));
         }
         self.place(receipt.number, Phase::InFlight, hidden_until);
+        self.revision += 1;
         Ok(())
     }
 

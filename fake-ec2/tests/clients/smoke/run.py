@@ -78,8 +78,8 @@ def javascript():
 
 
 def rust():
-    """A test, for it shares the one build of the SDK with the controller; it serves a fake-ec2 itself."""
-    test = ["cargo", "test", "--quiet", "--package", "controller-aws", "--test", "smoke"]
+    """A test of the workspace, for it shares the one build of the SDK with everything else; it serves a fake-ec2 itself."""
+    test = ["cargo", "test", "--quiet", "--workspace", "--test", "smoke"]
     subprocess.run([*test, "--no-run"], check=True)
     return [*test, "--", "--nocapture"]
 
