@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than moto takes for anything here.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than moto takes for anything here: a thousand instances take it seconds, and minutes for several connections on a
+/// machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A connection that is kept for as long as the server keeps it; moto_server closes it after each answer.
 pub(crate) struct Connection {

@@ -37,7 +37,7 @@ def test_each_service_is_reached_by_the_one_endpoint(aws, fresh):
     assert aws("eks", "list-clusters")[1] == {"clusters": ["demo"]}
     # Version 1 of the command line overwrites the endpoint of SQS with AWS's own unless it is an option.
     queues = aws("sqs", "list-queues", "--endpoint-url", fresh.url)
-    assert queues[1]["QueueUrls"] == [fresh.stage["queueUrl"]], queues
+    assert queues[1]["QueueUrls"] == [f"{fresh.url}/123456789012/demo"], queues
     assert aws("iam", "list-roles")[0] == 0
     assert aws("events", "list-rules")[0] == 0
     name = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"

@@ -542,6 +542,8 @@ def test_every_filter_that_the_api_lists_is_known(shared):
         documentation = operation.input_shape.members["Filters"].documentation
         names = re.findall(r"<li> <p> <code>([^<]+)</code>", documentation)
         assert names, action
+        # One filter's values are listed in the same way.
+        names = [name for name in names if name not in ("informational", "low", "medium", "high", "critical")]
         for name in names:
             name = {"tag": "tag:team", "tag:&lt;key&gt;": "tag:team"}.get(name, name)
             getattr(ec2, action)(Filters=[{"Name": name, "Values": ["x"]}])

@@ -69,7 +69,7 @@ def populate(cloud):
         },
     )["LaunchTemplate"]["LaunchTemplateId"]
     specification = {"LaunchTemplateId": template, "Version": "$Latest"}
-    fleet = ec2.create_fleet(
+    ec2.create_fleet(
         Type="instant",
         TargetCapacitySpecification={"TotalTargetCapacity": 2, "DefaultTargetCapacityType": "spot"},
         LaunchTemplateConfigs=[
@@ -84,6 +84,16 @@ def populate(cloud):
         ],
         TagSpecifications=[{"ResourceType": "fleet", "Tags": [{"Key": "kind", "Value": "fleet"}]}],
     )
+    lasting = ec2.create_fleet(
+        Type="maintain",
+        TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+        LaunchTemplateConfigs=[
+            {
+                "LaunchTemplateSpecification": specification,
+                "Overrides": [{"InstanceType": "m5.large", "SubnetId": cloud.stage["subnetIds"][2]}],
+            }
+        ],
+    )
     instances = ec2.run_instances(
         LaunchTemplate=specification,
         SubnetId=cloud.stage["subnetIds"][1],
@@ -96,7 +106,7 @@ def populate(cloud):
     ec2.terminate_instances(InstanceIds=ids[2:3])
     whole = ec2.describe_instances(InstanceIds=ids[:1])["Reservations"][0]["Instances"][0]
     return {
-        "fleet": fleet["FleetId"],
+        "fleet": lasting["FleetId"],
         "image": cloud.image(),
         "instance": ids[0],
         "own image": ec2.create_image(InstanceId=ids[0], Name="own")["ImageId"],

@@ -184,7 +184,7 @@ pub(super) fn deregister_image(cloud: &mut Cloud, query: &Query<'_>) -> Result<S
     Ok(answer)
 }
 
-const FILTERS: [&str; 37] = [
+const FILTERS: [&str; 52] = [
     "architecture",
     "block-device-mapping.delete-on-termination",
     "block-device-mapping.device-name",
@@ -201,6 +201,13 @@ const FILTERS: [&str; 37] = [
     "image-allowed",
     "image-id",
     "image-type",
+    "image-watermark.source-image-creation-time",
+    "image-watermark.source-image-id",
+    "image-watermark.source-image-region",
+    "image-watermark.watermark-creation-time",
+    "image-watermark.watermark-key",
+    "instance-type-specification.supported-instance-type",
+    "instance-type-specification.unsupported-instance-type",
     "is-public",
     "kernel-id",
     "manifest-location",
@@ -210,9 +217,17 @@ const FILTERS: [&str; 37] = [
     "platform",
     "product-code",
     "product-code.type",
+    "public-ssm-parameter-name",
     "ramdisk-id",
     "root-device-name",
     "root-device-type",
+    "scan-result.critical-fix-available-since",
+    "scan-result.finding-scan-date",
+    "scan-result.high-fix-available-since",
+    "scan-result.highest-finding-severity-label",
+    "scan-result.informational-fix-available-since",
+    "scan-result.low-fix-available-since",
+    "scan-result.medium-fix-available-since",
     "source-image-id",
     "source-image-region",
     "source-instance-id",
@@ -274,7 +289,12 @@ pub(super) fn describe_images(cloud: &mut Cloud, now: Timestamp, query: &Query<'
         .filter(|image| owners.is_empty() || owners.iter().any(|owner| owned(image, owner)))
         .filter(|image| executable.is_empty() || executable.iter().any(|to| permitted(image, to)))
         .filter(|image| include_deprecated || !ids.is_empty() || image.owner_id == account || !deprecated(image))
-        .filter(|image| filters.matches(Some(&image.tags), |name, test| attribute(image, name, test)));
+        .filter(|image| {
+            filters.matches(Some(&image.tags), |name, test| match name {
+                "public-ssm-parameter-name" => cloud.images.parameters_of(&image.id).any(test),
+                _ => attribute(image, name, test),
+            })
+        });
     let paged = page.cut(chosen, |image| image.id.clone());
     let mut xml = Xml::new();
     xml.list("imagesSet", paged.items, write_image);
@@ -282,6 +302,7 @@ pub(super) fn describe_images(cloud: &mut Cloud, now: Timestamp, query: &Query<'
     Ok(xml.into_string())
 }
 
+/// Images here have no watermarks, no results of scans and no instance types that they are restricted to.
 fn attribute(image: &Image, name: &str, test: Test<'_>) -> bool {
     match name {
         "image-id" => test(&image.id),

@@ -174,6 +174,12 @@ impl Images {
         self.parameters.insert(name.into(), Parameter { value: value.into(), version, modified_at: at });
     }
 
+    /// The names of the public parameters that name an image.
+    pub(crate) fn parameters_of(&self, image: &str) -> impl Iterator<Item = &str> {
+        let naming = self.parameters.iter().filter(move |(_, parameter)| parameter.value == image);
+        naming.map(|(name, _)| name.as_str())
+    }
+
     /// Which image a snapshot stands behind.
     pub(crate) fn user_of(&self, snapshot: &str) -> Option<&str> {
         let uses = |image: &&Image| image.block_devices.iter().any(|own| own.snapshot_id.as_deref() == Some(snapshot));
