@@ -34,8 +34,23 @@ pub(crate) enum Kind {
     CsiNode,
 }
 
-/// How many kinds there are.
-pub(super) const KINDS: usize = 12;
+impl Kind {
+    /// Every one of them.
+    pub(super) const ALL: [Self; 12] = [
+        Self::Pod,
+        Self::Node,
+        Self::NodeClaim,
+        Self::NodePool,
+        Self::NodeClass,
+        Self::DaemonSet,
+        Self::PodDisruptionBudget,
+        Self::Namespace,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::CsiNode,
+    ];
+}
 
 /// An object appeared, changed or went. The names beside its own are those known at that moment, from the object itself or,
 /// when it went, from its last state.

@@ -1,6 +1,6 @@
 //! The stores behind the mirror, one per kind, and how each kind relates to the others.
 
-use super::changes::{Change, KINDS, Kind};
+use super::changes::{Change, Kind};
 use super::{Index, is_launched, pool_label, provider_id};
 use controller_api::labels;
 use controller_api::{Ec2NodeClass, NodeClaim, NodePool};
@@ -137,7 +137,7 @@ pub(crate) trait Watched:
 
 impl State {
     pub(super) fn is_listed(&self) -> bool {
-        self.listed.len() == KINDS
+        Kind::ALL.iter().all(|kind| self.listed.contains(kind))
     }
 
     pub(super) fn claim(&self, name: &str) -> Option<Arc<NodeClaim>> {

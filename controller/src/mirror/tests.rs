@@ -40,15 +40,7 @@ fn snapshot(mirror: &Mirror) -> Snapshot {
 
 fn listed() -> Mirror {
     let mirror = Mirror::new();
-    for kind in [
-        Kind::Pod,
-        Kind::Node,
-        Kind::NodeClaim,
-        Kind::NodePool,
-        Kind::NodeClass,
-        Kind::DaemonSet,
-        Kind::PodDisruptionBudget,
-    ] {
+    for kind in Kind::ALL {
         lock(&mirror.state).listed.insert(kind);
     }
     mirror
