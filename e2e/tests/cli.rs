@@ -645,3 +645,13 @@ fn completions_are_scripts_that_know_every_command() {
     assert!(bash.wait().unwrap().success(), "bash reads it without complaint");
     in_repository(&["completions", "tcsh"]).says(2, &["possible values: bash, zsh, fish"]);
 }
+
+#[test]
+fn the_problem_of_the_readme_is_explained_and_a_misspelt_field_is_named() {
+    let catalogues = "controller/core/tests/data/parity";
+    // Both pools would do, and the heavier one is asked first (core spec §3).
+    in_repository(&["explain", "docs/problem.jsonl", "--catalogues", catalogues])
+        .says(0, &["a new node of NodePool high for 3 × web"]);
+    let folder = Folder::with("wrong.jsonl", "{\"id\": \"a\", \"nodePool\": []}\n");
+    folder.run(&["explain", "wrong.jsonl"]).says(2, &["line 1", "unknown field `nodePool`", "`nodePools`"]);
+}

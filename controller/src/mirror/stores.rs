@@ -128,7 +128,9 @@ pub(crate) trait Watched:
     /// Its store, to read.
     fn stored(state: &State) -> &Store<Self::View>;
     /// The nodes, claims and pools concerned by the object.
-    fn related(state: &State, name: &ObjectName, view: &Self::View) -> Related;
+    fn related(_state: &State, _name: &ObjectName, _view: &Self::View) -> Related {
+        Related::default()
+    }
     /// Takes the object out of the indexes.
     fn unindex(_state: &mut State, _name: &ObjectName, _view: &Self::View) {}
     /// Puts the object into the indexes.
@@ -446,10 +448,6 @@ impl Watched for DaemonSet {
     fn stored(state: &State) -> &Store<Self::View> {
         &state.daemon_sets
     }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
-    }
 }
 
 impl Watched for PodDisruptionBudget {
@@ -466,10 +464,6 @@ impl Watched for PodDisruptionBudget {
 
     fn stored(state: &State) -> &Store<Self::View> {
         &state.budgets
-    }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
     }
 }
 
@@ -488,10 +482,6 @@ impl Watched for Namespace {
     fn stored(state: &State) -> &Store<Self::View> {
         &state.namespaces
     }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
-    }
 }
 
 impl Watched for PersistentVolume {
@@ -508,10 +498,6 @@ impl Watched for PersistentVolume {
 
     fn stored(state: &State) -> &Store<Self::View> {
         &state.volumes
-    }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
     }
 }
 
@@ -530,10 +516,6 @@ impl Watched for PersistentVolumeClaim {
     fn stored(state: &State) -> &Store<Self::View> {
         &state.volume_claims
     }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
-    }
 }
 
 impl Watched for StorageClass {
@@ -551,10 +533,6 @@ impl Watched for StorageClass {
     fn stored(state: &State) -> &Store<Self::View> {
         &state.storage_classes
     }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
-    }
 }
 
 impl Watched for CSINode {
@@ -571,9 +549,5 @@ impl Watched for CSINode {
 
     fn stored(state: &State) -> &Store<Self::View> {
         &state.attach_limits
-    }
-
-    fn related(_: &State, _: &ObjectName, _: &Self::View) -> Related {
-        Related::default()
     }
 }

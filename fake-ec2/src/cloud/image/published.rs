@@ -29,6 +29,12 @@ struct Publication {
     root_device: &'static str,
 }
 
+impl Publication {
+    fn linux(name: String, paths: [String; 2], architecture: &'static str, owner: &'static str) -> Self {
+        Self { name, paths, architecture, owner, platform: None, root_device: "/dev/xvda" }
+    }
+}
+
 impl Images {
     /// The world's images for this Kubernetes minor and the six before it.
     pub(crate) fn published(seed: u64, kubernetes_version: &str) -> Self {
@@ -90,14 +96,7 @@ fn publications(kubernetes: &str, linux: &str, bottlerocket: &str) -> Vec<Public
         let name = format!("amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}");
         let path = |last: &str| format!("{root}/amazon-linux-2023/{architecture}/{variant}/{last}/image_id");
         let paths = [path(&name), path("recommended")];
-        all.push(Publication {
-            name,
-            paths,
-            architecture,
-            owner: EKS_IMAGES,
-            platform: None,
-            root_device: "/dev/xvda",
-        });
+        all.push(Publication::linux(name, paths, architecture, EKS_IMAGES));
     }
     // fidelity: documented(EKS User Guide, AL2 end of support: 1.32 is the last version with AL2 images)
     if kubernetes.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor <= 32) {
@@ -109,14 +108,7 @@ fn publications(kubernetes: &str, linux: &str, bottlerocket: &str) -> Vec<Public
             let name = format!("{prefix}-{kubernetes}-{release}");
             let path = |last: &str| format!("{root}/{directory}/{last}/image_id");
             let paths = [path(&name), path("recommended")];
-            all.push(Publication {
-                name,
-                paths,
-                architecture,
-                owner: EKS_IMAGES,
-                platform: None,
-                root_device: "/dev/xvda",
-            });
+            all.push(Publication::linux(name, paths, architecture, EKS_IMAGES));
         }
     }
     for variant in ["", "-nvidia"] {
@@ -127,8 +119,7 @@ fn publications(kubernetes: &str, linux: &str, bottlerocket: &str) -> Vec<Public
                 format!("/aws/service/bottlerocket/aws-k8s-{kubernetes}{variant}/{architecture}/{last}/image_id")
             };
             let paths = [path(bottlerocket), path("latest")];
-            let owner = BOTTLEROCKET_IMAGES;
-            all.push(Publication { name, paths, architecture, owner, platform: None, root_device: "/dev/xvda" });
+            all.push(Publication::linux(name, paths, architecture, BOTTLEROCKET_IMAGES));
         }
     }
     for year in ["2019", "2022", "2025"] {
