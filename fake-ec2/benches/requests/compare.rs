@@ -18,11 +18,17 @@ const INSTANCE_TYPES: usize = 100;
 const MOST_LAUNCHES: usize = 500;
 
 /// One request, or one round of requests, on both sides.
-pub(crate) struct Row {
+pub(crate) struct Comparison {
     pub(crate) what: &'static str,
-    pub(crate) connections: usize,
-    /// What the project promises: so many times moto's requests per second.
+    /// What the project promises: so many times the requests per second that moto answers at its best.
     pub(crate) target: f64,
+    /// On one connection, then on several.
+    pub(crate) rows: [Row; 2],
+}
+
+/// A row on so many connections.
+pub(crate) struct Row {
+    pub(crate) connections: usize,
     pub(crate) fake: Timing,
     pub(crate) moto: Option<Timing>,
 }
@@ -30,6 +36,16 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn ratio(&self) -> Option<f64> {
         self.moto.as_ref().map(|moto| self.fake.per_second / moto.per_second)
+    }
+}
+
+impl Comparison {
+    /// The requests per second of both sides, each with the number of connections that suits it better.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let best = |rates: [Option<f64>; 2]| rates.into_iter().flatten().reduce(f64::max);
+        let fake = best(self.rows.each_ref().map(|row| Some(row.fake.per_second)))?;
+        let moto = best(self.rows.each_ref().map(|row| row.moto.as_ref().map(|moto| moto.per_second)))?;
+        Some(fake / moto)
     }
 }
 
@@ -54,7 +70,12 @@ const WORKLOADS: [Workload; 5] = [
     Workload { what: "Send, Receive, DeleteMessage", target: 50.0, most_rounds: usize::MAX, round: message },
 ];
 
-pub(crate) fn measure(fake: &Server, moto: Option<&Server>, several: usize, time: Duration) -> Fallible<Vec<Row>> {
+pub(crate) fn measure(
+    fake: &Server,
+    moto: Option<&Server>,
+    several: usize,
+    time: Duration,
+) -> Fallible<Vec<Comparison>> {
     let types = common_instance_types(fake, moto)?;
     let set = |server: &Server| -> Fallible<Stage> {
         let mut connection = server.connect();
@@ -65,25 +86,25 @@ pub(crate) fn measure(fake: &Server, moto: Option<&Server>, several: usize, time
     };
     let fake_stage = set(fake)?;
     let moto_stage = moto.map(set).transpose()?;
-    let mut rows = Vec::new();
-    for workload in &WORKLOADS {
-        for connections in [1, several] {
-            let effort = Effort { time, most_rounds: workload.most_rounds };
-            let side = |server: &Server, stage: &Stage| {
-                time_rounds(server, connections, effort, &|number| (workload.round)(stage, &types, number))
-                    .map_err(|error| format!("{}: {error}", workload.what).into())
-            };
-            let fake = side(fake, &fake_stage)?;
-            let moto: Option<Fallible<Timing>> = moto.zip(moto_stage.as_ref()).map(|(moto, stage)| side(moto, stage));
-            let moto = moto.transpose()?;
-            if let Some(moto) = moto.as_ref().filter(|moto| moto.items != fake.items) {
-                let (ours, theirs) = (fake.items, moto.items);
-                return Err(format!("{}: {ours} items from fake-ec2, {theirs} from moto", workload.what).into());
-            }
-            rows.push(Row { what: workload.what, connections, target: workload.target, fake, moto });
+    let row = |workload: &Workload, connections: usize| -> Fallible<Row> {
+        let effort = Effort { time, most_rounds: workload.most_rounds };
+        let side = |server: &Server, stage: &Stage| -> Fallible<Timing> {
+            time_rounds(server.address, connections, effort, &|number| (workload.round)(stage, &types, number))
+                .map_err(|error| format!("{}: {error}", workload.what).into())
+        };
+        let fake = side(fake, &fake_stage)?;
+        let moto = moto.zip(moto_stage.as_ref()).map(|(moto, stage)| side(moto, stage)).transpose()?;
+        if let Some(moto) = moto.as_ref().filter(|moto| moto.items != fake.items) {
+            let (ours, theirs) = (fake.items, moto.items);
+            return Err(format!("{}: {ours} items from fake-ec2, {theirs} from moto", workload.what).into());
         }
-    }
-    Ok(rows)
+        Ok(Row { connections, fake, moto })
+    };
+    let compared = WORKLOADS.iter().map(|workload| {
+        let Workload { what, target, .. } = *workload;
+        Ok(Comparison { what, target, rows: [row(workload, 1)?, row(workload, several)?] })
+    });
+    compared.collect()
 }
 
 /// The first hundred types that both know.

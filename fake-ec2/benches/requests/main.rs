@@ -9,6 +9,7 @@
 
 mod client;
 mod compare;
+mod floor;
 mod growth;
 mod measure;
 mod report;
@@ -68,12 +69,13 @@ fn run(arguments: &Arguments) -> Fallible<()> {
     let time = Duration::from_secs(arguments.seconds);
     let start = server::start_and_memory()?;
     let growth = growth::measure(arguments.instances, time)?;
+    let floor = floor::measure(time)?;
     let fake = Server::fake_ec2()?;
     let moto = arguments.moto.as_deref().map(Server::moto).transpose()?;
     let rows = compare::measure(&fake, moto.as_ref(), arguments.connections, time)?;
     match arguments.format {
-        Format::Text => print!("{}", report::text(&start, &rows, &growth)),
-        Format::Json => println!("{}", report::json(&start, &rows, &growth)),
+        Format::Text => print!("{}", report::text(&start, &rows, &growth, floor)),
+        Format::Json => println!("{}", report::json(&start, &rows, &growth, floor)),
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::Fallible;
 use crate::client::Connection;
-use crate::server::Server;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// What is measured: one request, or a few that belong together. Answers how many items came back.
@@ -29,7 +29,7 @@ pub(crate) struct Effort {
 
 /// Runs rounds on `connections` at a time; each connection first warms up.
 pub(crate) fn measure(
-    server: &Server,
+    server: SocketAddr,
     connections: usize,
     effort: Effort,
     round: &dyn Fn(usize) -> Round,
@@ -37,7 +37,7 @@ pub(crate) fn measure(
     let workers = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..connections)
             .map(|number| {
-                let (connection, round) = (server.connect(), round(number));
+                let (connection, round) = (Connection::to(server), round(number));
                 scope.spawn(move || work(connection, round, effort))
             })
             .collect();

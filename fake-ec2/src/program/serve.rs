@@ -21,8 +21,10 @@ const WANTED_FILES: u64 = 4_096;
 
 pub(crate) fn serve(arguments: &Arguments) -> Result<(), Failure> {
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(FAILED, format!("cannot start threads: {error}")))?;
+    // One thread: nearly every request needs the whole account for its few microseconds of work, and to wake another thread
+    // takes longer than that.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(FAILED, format!("cannot start: {error}")))?;
     let outcome = runtime.block_on(run(arguments));
     // Connections that still wait are not waited for.
     runtime.shutdown_background();
