@@ -182,7 +182,12 @@ impl Tasks {
 }
 
 /// The start-up sequence of every replica (AWS spec §2.1): what nodes must be told about the cluster, then AWS.
-async fn connect(settings: &Settings, kube: &kube::Client, aws: Clients, clock: &Clock) -> anyhow::Result<AwsCloud> {
+pub(crate) async fn connect(
+    settings: &Settings,
+    kube: &kube::Client,
+    aws: Clients,
+    clock: &Clock,
+) -> anyhow::Result<AwsCloud> {
     let mut settings = settings.aws.clone();
     if settings.cluster_dns.is_none() {
         settings.cluster_dns = cluster_dns(kube).await;

@@ -11,6 +11,7 @@ pub mod crd;
 mod error;
 mod events;
 mod leader;
+mod look;
 mod measured;
 pub mod metrics;
 mod observability;
@@ -25,3 +26,4 @@ mod reconcile;
 
 pub use app::{RunHandles, run, run_with};
 pub use config::Settings;
+pub use look::look;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // What is tested runs in the system's time.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io::{Read, Write};
@@ -160,6 +160,45 @@ async fn a_deployment_gets_its_node_from_the_controller_and_loses_it_again() {
     let output = served.end("-INT");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::remove_dir_all(&manifests).unwrap();
+}
+
+#[tokio::test]
+async fn pods_that_wait_in_a_cluster_are_explained_and_others_are_told_what_they_do() {
+    let served = Served::start(&["--controller", "--manifests", features("two-pools.yaml").to_str().unwrap()]);
+    let pods = Api::<Pod>::default_namespaced(served.kube().await);
+    let huge = serde_json::json!({"metadata": {"name": "huge"}, "spec": {"containers": [
+        {"name": "main", "image": "web", "resources": {"requests": {"cpu": "500"}}},
+    ]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(huge).unwrap()).await.unwrap();
+    served.wait_until("the large pod is explained", || explain(&served, &[]).1.contains("left out: default/huge\n"));
+    let (code, told) = explain(&served, &["--pod", "default/huge"]);
+    assert_eq!(code, Some(0), "{told}");
+    // The pods of the manifest wait too, and are not asked about.
+    assert!(told.contains("pods 1, new nodes 0"), "{told}");
+    assert!(told.contains("NodePool spot: no instance type has enough resources"), "{told}");
+    assert!(
+        told.contains("NodePool on-demand: its nodes carry the taint example.com/reserved=shop:NoSchedule."),
+        "{told}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&explain(&served, &["--format", "json"]).1).unwrap();
+    assert!(json[0]["leftOut"].as_array().is_some_and(|entries| !entries.is_empty()), "{json}");
+    let (code, told) = explain(&served, &["--pod", "default/none"]);
+    assert_eq!((code, told.contains("--pod default/none: there is no such pod")), (Some(2), true), "{told}");
+    let (code, told) = explain(&served, &["--pod", "huge"]);
+    assert_eq!((code, told.contains("a namespace and a name are wanted")), (Some(2), true), "{told}");
+    let (code, told) = explain(&served, &["--kubeconfig", "missing"]);
+    assert_eq!((code, told.contains("--kubeconfig missing")), (Some(3), true), "{told}");
+}
+
+/// What `trysquare explain` says of the cluster; on standard error where it fails.
+fn explain(served: &Served, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(TRYSQUARE);
+    for name in ["KUBECONFIG", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+        command.env(name, served.variable(name));
+    }
+    let output = command.arg("explain").args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 #[tokio::test]

@@ -26,3 +26,23 @@ Feature: Pods that come together are served together
     Then within 5s event "Nominated" on Pod "latecomer" contains "Pod should schedule on: nodeclaim/default-"
     And pod "latecomer" is Running within 60s of the launch
     And exactly 1 NodeClaim exists within 1s
+
+  @whole-catalogue
+  Scenario: Five thousand pods at once all run
+    Given the manifest "node-pool.yaml" is applied with
+      | spec.limits.cpu | 4000 |
+    When the objects are applied
+      """
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: burst, namespace: default}
+      spec:
+        replicas: 5000
+        selector: {matchLabels: {app: burst}}
+        template:
+          metadata: {labels: {app: burst}}
+          spec:
+            containers:
+              - {name: main, image: web, resources: {requests: {cpu: 250m, memory: 256Mi}}}
+      """
+    Then all 5000 pods of Deployment "burst" are Running within 5m

@@ -91,3 +91,31 @@ Feature: Limits of a NodePool
     Then exactly 16 vCPUs run in all
     And exactly 8 NodeClaims exists within 1s
     And after 10m exactly 8 instances is running
+
+  @field-report-13 @provisioning.limits-nodes
+  Scenario: A limit of 608 nodes holds under a large batch that keeps growing
+    Given the manifest "node-pool.yaml" is applied with
+      | spec.limits                     | {nodes: 608}                                                                          |
+      | spec.template.spec.requirements | [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, c5.large]}] |
+    # One pod fills a node.
+    When the objects are applied
+      """
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: wide, namespace: default}
+      spec:
+        replicas: 400
+        selector: {matchLabels: {app: wide}}
+        template:
+          metadata: {labels: {app: wide}}
+          spec:
+            containers:
+              - {name: main, image: web, resources: {requests: {cpu: 1500m}}}
+      """
+    And 2s passes
+    And Deployment "wide" is scaled to 700
+    Then exactly 608 NodeClaims exists within 3m
+    When 3m passes
+    Then 608 pods of Deployment "wide" are Running and 92 are Pending
+    And after 1m exactly 608 instances is running
+    And within 1s a Warning event on a pod of Deployment "wide" contains "node limits have been exhausted for nodepool"

@@ -1,10 +1,9 @@
 //! Decides scheduling problems, one line of JSON each, without the rest of the product:
 //! `cargo run --release -p controller-core --example decide -- --catalogues FOLDER < problems.jsonl > answers.jsonl`.
-//! `--explain` says in words where each pod goes, `--check` lets the checker look at every answer, and `--repeat N` decides N
-//! times and tells the median time.
+//! `--check` lets the checker look at every answer, and `--repeat N` decides N times and tells the median time.
 
 use controller_core::check;
-use controller_core::problem::{Catalogue, Problem, answer_of, explain};
+use controller_core::problem::{Catalogue, Problem, answer_of};
 use controller_core::scheduling::schedule;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -16,13 +15,11 @@ fn main() {
     let mut folder = PathBuf::from(".");
     let mut repeat = 1;
     let mut is_checked = false;
-    let mut is_explained = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--catalogues" => folder = arguments.next().expect("a folder").into(),
             "--repeat" => repeat = arguments.next().expect("a number").parse().expect("a number"),
             "--check" => is_checked = true,
-            "--explain" => is_explained = true,
             other => panic!("unknown argument {other}"),
         }
     }
@@ -55,10 +52,6 @@ fn main() {
         if is_checked {
             let broken = check::schedule(&problem.snapshot, &problem.settings, &decided);
             broken.iter().for_each(|violation| eprintln!("{}: {violation}", problem.id));
-        }
-        if is_explained {
-            write!(out, "{}", explain(&problem, &decided)).expect("stdout takes it");
-            continue;
         }
         let mut answer = answer_of(&problem, &decided);
         answer["solveNs"] = times[times.len() / 2].into();

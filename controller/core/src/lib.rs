@@ -37,6 +37,7 @@ pub mod scheduling;
 pub mod disruption;
 
 pub mod drift_hash;
+pub mod explanation;
 pub mod lifecycle;
 
 pub mod check;

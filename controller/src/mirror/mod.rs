@@ -95,6 +95,12 @@ impl Mirror {
         state.is_listed() && state.claims.values().all(|stored| is_launched(&stored.view) || is_deleting(&stored.view))
     }
 
+    /// Kinds that have not been listed yet.
+    pub(crate) fn unlisted(&self) -> Vec<Kind> {
+        let state = lock(&self.state);
+        Kind::ALL.into_iter().filter(|kind| !state.listed.contains(kind)).collect()
+    }
+
     /// Waits until every kind has been listed once.
     pub(crate) async fn listed(&self) {
         self.when(|| lock(&self.state).is_listed()).await;

@@ -1,13 +1,15 @@
-//! `trysquare decide schedule` and `trysquare explain`: our scheduler on problems written as text, without a cluster and
-//! without a cloud. The first answers programs, the second people.
+//! `trysquare decide schedule` and `trysquare explain`: our scheduler on problems written as text, and for `explain` on a
+//! cluster that runs. The first answers programs, the second people.
 
-use super::{CliError, PASSED};
+use super::{CliError, Format, PASSED, live, print, print_json};
 use anyhow::{Context, anyhow};
+use controller_core::explanation::Explanation;
 use controller_core::problem::{self, Catalogue, Problem};
 use controller_core::scheduling::schedule;
+use controller_core::snapshot::PodName;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,16 +18,24 @@ Examples:
   trysquare decide schedule --catalogues catalogues < problems.jsonl > answers.jsonl
 
 A problem is a line of JSON: pods, nodes and NodePools as Kubernetes objects, the name of a catalogue of instance types, and
-settings. An answer tells the nodes to launch, the pods that nodes hold which exist, and the pods left out.
+settings; docs/problems.md tells its form. An answer tells the nodes to launch, the pods that nodes hold which exist, and the
+pods left out.
 
 Exit codes: 0 answered, 2 a problem is wrong; the line, the path and what was expected are told.";
 
 const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
+  trysquare explain                                   the pods that wait in the cluster of KUBECONFIG
+  trysquare explain --pod default/web-7d9c            one of them
   trysquare explain problem.jsonl --catalogues catalogues
   trysquare explain - < problem.jsonl
 
-Exit codes: 0 explained, 2 a problem is wrong.";
+A cluster is looked at, and nothing in it is changed: it takes `list` and `watch` of what the controller watches, and
+credentials for AWS that may describe instance types, subnets and prices. The controller that runs there need not be ours;
+settings are read from the same variables as its own (PREFERENCE_POLICY, MIN_VALUES_POLICY, FEATURE_GATES and so on). What
+that controller alone knows, such as offerings it found out of stock, is not known here.
+
+Exit codes: 0 explained, 2 a problem is wrong or there is no such pod, 3 the cluster or AWS cannot be asked.";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -46,10 +56,26 @@ enum What {
 #[derive(clap::Args)]
 #[command(after_help = EXPLAIN_AFTER_HELP)]
 pub(crate) struct ExplainArguments {
-    /// A file of problems; `-` for standard input.
-    file: PathBuf,
+    /// A file of problems, `-` for standard input [default: the cluster of the kubeconfig].
+    file: Option<PathBuf>,
     #[command(flatten)]
     catalogues: Catalogues,
+    /// The kubeconfig of the cluster [default: KUBECONFIG, ~/.kube/config, or the pod's own account].
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    kubeconfig: Option<PathBuf>,
+    /// Only what becomes of this pod of the cluster.
+    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "file", value_parser = pod_name)]
+    pod: Option<PodName>,
+    /// How to print it; JSON is a list.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn pod_name(text: &str) -> Result<PodName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Ok(PodName::new(namespace, name)),
+        _ => Err("a namespace and a name are wanted, as in default/web".to_owned()),
+    }
 }
 
 /// Where catalogues are found.
@@ -71,30 +97,46 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, CliError> {
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut answer = problem::answer_of(problem, &decided);
         answer["solveNs"] = took.into();
-        format!("{answer}\n")
-    })
+        print(&format!("{answer}\n"))
+    })?;
+    Ok(PASSED)
 }
 
 pub(crate) fn explain(arguments: ExplainArguments) -> Result<u8, CliError> {
-    let input: Box<dyn BufRead> = match arguments.file.as_os_str() {
-        dash if dash == "-" => Box::new(std::io::stdin().lock()),
-        _ => {
-            let file = fs::File::open(&arguments.file).with_context(|| arguments.file.display().to_string());
-            Box::new(BufReader::new(file.map_err(CliError::usage)?))
-        }
+    let ExplainArguments { file, catalogues, kubeconfig, pod, format } = arguments;
+    let explained = match file {
+        None => vec![live::explain(kubeconfig.as_deref(), pod.as_ref())?],
+        Some(file) => explain_problems(&file, catalogues)?,
     };
-    for_each_problem(input, arguments.catalogues, |problem| {
-        problem::explain(problem, &schedule(&problem.snapshot, &problem.settings))
-    })
+    match format {
+        Format::Text => print(&explained.iter().map(ToString::to_string).collect::<String>())?,
+        Format::Json => print_json(&explained)?,
+    }
+    Ok(PASSED)
 }
 
-/// Writes what is made of each problem, in order.
+fn explain_problems(file: &Path, catalogues: Catalogues) -> Result<Vec<Explanation>, CliError> {
+    let input: Box<dyn BufRead> = match file.as_os_str() {
+        dash if dash == "-" => Box::new(std::io::stdin().lock()),
+        _ => {
+            let opened = fs::File::open(file).with_context(|| file.display().to_string());
+            Box::new(BufReader::new(opened.map_err(CliError::usage)?))
+        }
+    };
+    let mut explained = Vec::new();
+    for_each_problem(input, catalogues, |problem| {
+        explained.push(problem.explain());
+        Ok(())
+    })?;
+    Ok(explained)
+}
+
+/// Takes problems one by one, in order.
 fn for_each_problem(
     input: impl BufRead,
     mut catalogues: Catalogues,
-    mut make: impl FnMut(&Problem) -> String,
-) -> Result<u8, CliError> {
-    let mut out = std::io::stdout().lock();
+    mut take: impl FnMut(&Problem) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     for (index, line) in input.lines().enumerate() {
         let line = line.context("reading problems").map_err(CliError::usage)?;
         if line.trim().is_empty() {
@@ -102,9 +144,9 @@ fn for_each_problem(
         }
         let problem = Problem::read(&line, &mut |name| catalogues.get(name))
             .map_err(|error| CliError::usage(anyhow!("line {}: {error}", index + 1)))?;
-        out.write_all(make(&problem).as_bytes()).context("writing").map_err(CliError::usage)?;
+        take(&problem)?;
     }
-    Ok(PASSED)
+    Ok(())
 }
 
 impl Catalogues {

@@ -8,6 +8,7 @@ mod contract;
 mod decide;
 mod interrupt;
 mod list;
+mod live;
 mod output;
 mod permissions;
 mod report;
@@ -41,7 +42,7 @@ Examples:
   trysquare list --tags 'not @slow'            which scenarios there are
   trysquare list --rows                        which documented behaviours have one
   trysquare steps                              the sentences a scenario may use
-  trysquare explain problem.jsonl              where each pod of a problem goes, and why not elsewhere
+  trysquare explain                            where each pod that waits in your cluster goes, and why not elsewhere
   trysquare serve --controller --speed 10      a cluster to try things in, with kubectl and the AWS CLI
   trysquare interrupt i-0123456789abcdef0      a spot notice, in a cloud that is served
 
@@ -76,7 +77,7 @@ enum Command {
     List(list::Arguments),
     /// Decides problems written as text, without a cluster and without a cloud.
     Decide(decide::Arguments),
-    /// Says for every pod of a problem where it goes, or what each NodePool and instance type lacks.
+    /// Says for every pod that waits, in a cluster or a problem, where it goes or what each NodePool and type lacks.
     Explain(decide::ExplainArguments),
     /// Compares fake-kube with a genuine API server and scheduler.
     Contract(contract::Arguments),

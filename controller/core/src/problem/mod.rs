@@ -7,14 +7,14 @@
 
 mod answer;
 mod catalogue;
-mod explain;
 mod file;
 
 pub use answer::{answer, answer_of};
 pub use catalogue::Catalogue;
-pub use explain::explain;
 
 use crate::catalog::InstanceType;
+use crate::explanation::Explanation;
+use crate::scheduling::schedule_explained;
 use crate::settings::{MinValuesPolicy, PreferencePolicy, Settings};
 use crate::snapshot::{
     DaemonSet, Namespace, Pdb, PersistentVolume, Pod, PodName, Pool, Snapshot, StateNode, Storage, StorageClass,
@@ -63,6 +63,13 @@ impl ProblemError {
 }
 
 impl Problem {
+    /// What is decided about it, for people.
+    pub fn explain(&self) -> Explanation {
+        let schedule = schedule_explained(&self.snapshot, &self.settings);
+        let name = |pod: &PodName| self.groups.get(pod).unwrap_or(&pod.name).clone();
+        Explanation::of(&self.id, &self.snapshot, &schedule, &name)
+    }
+
     /// Reads one line. `catalogue` answers the named catalogue, or says why there is none.
     pub fn read(
         line: &str,

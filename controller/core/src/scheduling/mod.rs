@@ -31,7 +31,7 @@ pub use packing::ReservedMisfit;
 pub use planned_node::PlannedNode;
 pub use reason::{
     Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, PoolLeftOut, PoolRefusal, Refusal, TypeRule,
-    Unschedulable,
+    TypesLeftOut, Unschedulable,
 };
 pub use topology::{TopologyKind, TopologyUnsatisfiable};
 
@@ -70,6 +70,16 @@ pub struct Schedule {
 
 /// Plans places for the pods that wait for a node and for those whose node is going away.
 pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
+    plan(snapshot, settings, false)
+}
+
+/// The same schedule, in which new nodes also tell which pools were [passed over](PlannedNode::passed_over): for people, as
+/// it takes longer.
+pub fn schedule_explained(snapshot: &Snapshot, settings: &Settings) -> Schedule {
+    plan(snapshot, settings, true)
+}
+
+fn plan(snapshot: &Snapshot, settings: &Settings, is_explained: bool) -> Schedule {
     let mut schedule = Schedule::default();
     let mut pods = Vec::new();
     let all = pods_to_place(snapshot);
@@ -85,7 +95,9 @@ pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
         return schedule;
     }
     let moving = all.iter().map(|pod| &pod.name).collect();
-    Pass::new(snapshot, settings, &pods, &moving, &mut schedule).run(&mut schedule);
+    let mut pass = Pass::new(snapshot, settings, &pods, &moving, &mut schedule);
+    pass.is_explained = is_explained;
+    pass.run(&mut schedule);
     debug_assert!(
         crate::check::schedule(snapshot, settings, &schedule).is_empty(),
         "a schedule breaks its own rules: {:?}",
@@ -149,6 +161,8 @@ struct Pass<'a> {
     some_pool_has_preferred_taints: bool,
     /// How many pods have found a place.
     placed: usize,
+    /// Whether new nodes are to tell which pools were passed over.
+    is_explained: bool,
 }
 
 /// A pod was refused everywhere; [`Pass::explain`] knows why.
@@ -207,6 +221,7 @@ impl<'a> Pass<'a> {
             has_pools: !pools.is_empty(),
             some_pool_has_preferred_taints: pools.iter().any(preferred),
             placed: 0,
+            is_explained: false,
         }
     }
 
@@ -350,7 +365,10 @@ impl<'a> Pass<'a> {
     ) -> Result<(), Refused> {
         for index in 0..self.templates.len() {
             match self.open(index, class, ask, openings, reach) {
-                Ok((packing, Ok(addition))) => {
+                Ok((mut packing, Ok(addition))) => {
+                    if self.is_explained {
+                        packing.passed_over = self.refusals(index, class, ask, Ok(openings), reach);
+                    }
                     self.add(packing, addition, pod, class);
                     return Ok(());
                 }
@@ -397,16 +415,29 @@ impl<'a> Pass<'a> {
             return Unschedulable::NoTemplates;
         }
         let openings = self.topology.openings(&self.sets, &ask.constraints, ask.bounds());
+        let openings = openings.as_ref().map_err(|closed| *closed);
+        Unschedulable::NoPoolFits(self.refusals(self.templates.len(), class, ask, openings, reach))
+    }
+
+    /// Why each of the first `count` pools refused, up to the one whose reserved capacity the pod waits for.
+    fn refusals(
+        &mut self,
+        count: usize,
+        class: usize,
+        ask: &Ask,
+        openings: Result<&Openings, Closed>,
+        reach: Reach,
+    ) -> Vec<PoolRefusal> {
         let mut refusals = Vec::new();
-        for index in 0..self.templates.len() {
-            let refusal = self.refusal(index, class, ask, openings.as_ref().map_err(|closed| *closed), reach);
+        for index in 0..count {
+            let refusal = self.refusal(index, class, ask, openings, reach);
             let is_deferred = matches!(refusal, Refusal::Reserved(_));
             refusals.push(PoolRefusal { pool: self.templates[index].pool.name().to_owned(), refusal });
             if is_deferred {
                 break;
             }
         }
-        Unschedulable::NoPoolFits(refusals)
+        refusals
     }
 
     fn refusal(

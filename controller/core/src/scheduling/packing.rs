@@ -6,7 +6,7 @@ use super::ask::{Ask, PodClass};
 use super::bits::Bits;
 use super::left_out;
 use super::planned_node::PlannedNode;
-use super::reason::{MinValuesUnmet, Refusal};
+use super::reason::{MinValuesUnmet, PoolRefusal, Refusal};
 use super::reservations::Reservations;
 use super::sets::{SetId, Sets};
 use super::template::{SIMULATION_ONLY, Template};
@@ -40,6 +40,7 @@ pub(super) struct Packing {
     min_values_relaxed: bool,
     /// Reservations that it could draw on, and that are kept for it.
     held: BTreeSet<String>,
+    pub(super) passed_over: Vec<PoolRefusal>,
 }
 
 /// What a pod would change about a node.
@@ -115,6 +116,7 @@ impl Packing {
             types,
             min_values_relaxed: false,
             held: BTreeSet::new(),
+            passed_over: Vec::new(),
         }
     }
 
@@ -360,6 +362,7 @@ impl Packing {
             requests,
             min_values_relaxed: self.min_values_relaxed,
             node_pool: Arc::clone(&template.pool.object),
+            passed_over: self.passed_over,
         })
     }
 

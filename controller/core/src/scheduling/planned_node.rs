@@ -1,5 +1,6 @@
 //! A node that should be launched, and the NodeClaim that asks for it (core spec §3.13).
 
+use super::PoolRefusal;
 use crate::catalog::{self, InstanceType};
 use crate::drift_hash;
 use crate::requirement::{Operator, Requirement};
@@ -28,9 +29,15 @@ pub struct PlannedNode {
     pub min_values_relaxed: bool,
     /// The pool as it was when the node was planned.
     pub node_pool: Arc<NodePool>,
+    /// Pools that come before this one and refused the pod that the node was opened for; told only by
+    /// [`schedule_explained`](super::schedule_explained).
+    pub passed_over: Vec<PoolRefusal>,
 }
 
 impl PlannedNode {
+    /// As many types as a NodeClaim names at most.
+    pub const MOST_TYPES: usize = super::truncate::MAX_INSTANCE_TYPES;
+
     /// The NodeClaim that asks for this node, ready to be created.
     pub fn to_node_claim(&self) -> NodeClaim {
         let template = &self.node_pool.spec.template;

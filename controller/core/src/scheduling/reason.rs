@@ -3,13 +3,14 @@
 
 use super::packing::ReservedMisfit;
 use super::topology::TopologyUnsatisfiable;
+use crate::catalog::InstanceType;
 use crate::quantity::Quantity;
 use crate::requirements::{Incompatible, Requirements};
 use crate::resources::Resources;
 use crate::snapshot::PodName;
 use crate::taints;
 use k8s_openapi::api::core::v1::Taint;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,16 +93,24 @@ pub struct NoInstanceType {
     pub min_values: Option<MinValuesUnmet>,
     /// What single types and combinations met.
     pub met: Met,
-    /// What the node had to satisfy.
-    pub requirements: Requirements,
     /// What the pods ask for with the smallest and the largest DaemonSet overhead.
     pub resources: (Resources, Resources),
     /// What the pod itself asks of CPU.
     pub pod_cpu: Quantity,
-    /// For each resource that no type has enough of: the most that one has.
-    pub largest: Resources,
-    /// The names of the types by the first rule that each fails.
-    pub by_rule: BTreeMap<TypeRule, Vec<String>>,
+    /// The types.
+    pub types: TypesLeftOut,
+}
+
+/// Instance types that are no place for what a node is to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypesLeftOut {
+    /// What the node has to satisfy.
+    pub requirements: Requirements,
+    /// What it has to hold.
+    wanted: Resources,
+    /// The most that one of the types has for it.
+    most: Resources,
+    by_rule: BTreeMap<TypeRule, BTreeSet<String>>,
 }
 
 /// Why an instance type is no place for a pod.
@@ -123,6 +132,10 @@ pub enum TypeRule {
     Offering,
     /// It would do, but there are too few different ones like it.
     MinValues,
+    /// It would do, but as many as a NodeClaim names are cheaper.
+    Dearer,
+    /// It would do by itself: the pool's limits or its DaemonSets leave no room for it.
+    Beyond,
 }
 
 /// Which of the three criteria some instance type met, and which pairs one type met together.
@@ -221,9 +234,13 @@ impl Refusal {
             }
             Self::NodeLimit => Some("its limit on nodes is reached.".to_owned()),
             Self::Taint(taint) => Some(format!("its nodes carry the taint {}.", taints::text(taint))),
-            Self::InstanceTypes(none) if !none.largest.is_empty() => {
-                let lacking = none.largest.iter().map(|(name, most)| {
-                    format!("{} of {name} are needed and the largest type has {most}", none.resources.0.get(name))
+            Self::InstanceTypes(none) if !none.types.lacking().is_empty() => {
+                let lacking = none.types.lacking();
+                let lacking = lacking.iter().map(|(name, most)| {
+                    format!(
+                        "{} of {name} are needed and the largest type has room for {most}",
+                        none.types.wanted.get(name)
+                    )
                 });
                 Some(format!("{}.", lacking.collect::<Vec<_>>().join(", ")))
             }
@@ -242,24 +259,6 @@ impl NoInstanceType {
     /// Upstream's words, without what the pods asked for.
     pub fn short(&self) -> String {
         self.min_values.as_ref().map_or_else(|| self.prefix(), ToString::to_string)
-    }
-
-    /// What was asked and what there is, of types that fail by the rule.
-    pub fn facts(&self, rule: &TypeRule) -> Option<String> {
-        match rule {
-            TypeRule::Labels { key } => self.requirements.get(key).map(|wanted| format!("wanted: {wanted}")),
-            TypeRule::Resources { names } => {
-                let wanted = names.iter().map(|name| {
-                    let most = match self.largest.contains(name) {
-                        true => format!(", the largest has {}", self.largest.get(name)),
-                        false => String::new(),
-                    };
-                    format!("{} of {name} with DaemonSets{most}", self.resources.0.get(name))
-                });
-                Some(wanted.collect::<Vec<_>>().join("; "))
-            }
-            TypeRule::DaemonSetPort | TypeRule::Offering | TypeRule::MinValues => None,
-        }
     }
 
     /// Upstream's words for the combination of criteria (core spec §3.12.2).
@@ -290,6 +289,70 @@ impl NoInstanceType {
             (true, true, true) => "no instance type met the requirements/resources/offering tuple",
         }
         .to_owned()
+    }
+}
+
+impl TypesLeftOut {
+    /// None yet, of the types for a node that has to satisfy and hold so much.
+    pub(crate) fn new(requirements: Requirements, wanted: Resources) -> Self {
+        Self { requirements, wanted, most: Resources::new(), by_rule: BTreeMap::new() }
+    }
+
+    /// The first rule by which the type, with `room` for pods, is no place; none if it would do.
+    pub(crate) fn rule(&self, instance_type: &InstanceType, room: &Resources) -> Option<TypeRule> {
+        if !instance_type.requirements.intersects(&self.requirements) {
+            return Some(TypeRule::Labels { key: self.first_clash(instance_type) });
+        }
+        let short = self.wanted.shortages(room);
+        if !short.is_empty() {
+            return Some(TypeRule::Resources { names: short.into_iter().map(|shortage| shortage.resource).collect() });
+        }
+        instance_type.offerings_for(&self.requirements).next().is_none().then_some(TypeRule::Offering)
+    }
+
+    /// Notes a type that is left out by the rule.
+    pub(crate) fn add(&mut self, rule: TypeRule, instance_type: &InstanceType, room: &Resources) {
+        self.most.raise_to(room);
+        self.by_rule.entry(rule).or_default().insert(instance_type.name.clone());
+    }
+
+    /// The names of the types by the first rule that each fails.
+    pub fn by_rule(&self) -> &BTreeMap<TypeRule, BTreeSet<String>> {
+        &self.by_rule
+    }
+
+    /// For each resource that none of the types has enough of: the most that one has.
+    pub fn lacking(&self) -> Resources {
+        let shortages = self.wanted.shortages(&self.most).into_iter();
+        shortages.map(|shortage| (shortage.resource, shortage.available.max(Quantity::ZERO))).collect()
+    }
+
+    /// What was asked and what there is, of types that fail by the rule.
+    pub fn facts(&self, rule: &TypeRule) -> Option<String> {
+        match rule {
+            TypeRule::Labels { key } => self.requirements.get(key).map(|wanted| format!("wanted: {wanted}")),
+            TypeRule::Resources { names } => {
+                let lacking = self.lacking();
+                let wanted = names.iter().map(|name| {
+                    let most = match lacking.contains(name) {
+                        true => format!(", the largest has room for {}", lacking.get(name)),
+                        false => String::new(),
+                    };
+                    format!("{} of {name}{most}", self.wanted.get(name))
+                });
+                Some(wanted.collect::<Vec<_>>().join("; "))
+            }
+            _ => None,
+        }
+    }
+
+    /// The label that keeps the type out.
+    fn first_clash(&self, instance_type: &InstanceType) -> String {
+        let clashes = |key: &&str| {
+            let single: Requirements = self.requirements.get(key).cloned().into_iter().collect();
+            !instance_type.requirements.intersects(&single)
+        };
+        self.requirements.keys().find(clashes).unwrap_or_default().to_owned()
     }
 }
 
@@ -358,7 +421,7 @@ impl fmt::Display for NoInstanceType {
             Some(unmet) => unmet.fmt(f)?,
             None => f.write_str(&self.prefix())?,
         }
-        write!(f, ", requirements={}, resources=", self.requirements)?;
+        write!(f, ", requirements={}, resources=", self.types.requirements)?;
         let (least, most) = &self.resources;
         if least == most { write!(f, "{least}") } else { write!(f, "min={least}, max={most}") }
     }
@@ -372,6 +435,8 @@ impl fmt::Display for TypeRule {
             Self::Resources { names } => write!(f, "not enough {}", names.join(", ")),
             Self::Offering => f.write_str("not to be had now in the zones and markets allowed"),
             Self::MinValues => f.write_str("would do, but there are too few different ones"),
+            Self::Dearer => f.write_str("would do, but as many as a NodeClaim names are cheaper"),
+            Self::Beyond => f.write_str("would do, but for the NodePool's limits or its DaemonSets"),
         }
     }
 }
