@@ -31,6 +31,7 @@ Feature: Limits of a NodePool
       | spec.limits.cpu | 1 |
     When a pod "single" that asks for 1 CPU is created
     Then within 1m event "FailedScheduling" on Pod "single" contains "NodePool default: its limits leave "
+    And metric "karpenter_scheduler_unschedulable_pods_by_reason" with reason "Limits" is 1
 
   @provisioning.limits-released-on-scale-in
   Scenario: A node that goes makes room below the limit

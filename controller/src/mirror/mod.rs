@@ -151,6 +151,12 @@ impl Mirror {
         state.nodes_by_provider.of(provider_id).filter_map(|name| state.node(name)).collect()
     }
 
+    /// The PersistentVolume that a claim is bound to.
+    pub(crate) fn volume_of(&self, namespace: &str, claim: &str) -> Option<String> {
+        let name = ObjectName { namespace: namespace.to_owned(), name: claim.to_owned() };
+        lock(&self.state).volume_claims.get(&name).and_then(|stored| stored.view.volume.clone())
+    }
+
     /// Every managed NodePool, by name.
     pub(crate) fn node_pools(&self) -> Vec<Arc<NodePool>> {
         lock(&self.state).pools.values().map(|stored| stored.view.clone()).collect()

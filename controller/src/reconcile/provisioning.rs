@@ -14,6 +14,7 @@ use controller_api::{NodeClaim, labels};
 use controller_core::scheduling::{PoolLeftOut, Schedule, Unschedulable, schedule};
 use controller_core::snapshot::{PodName, Snapshot};
 use k8s_openapi::api::core::v1::Node;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -115,6 +116,7 @@ fn tell(context: &Context, snapshot: &Snapshot, schedule: &Schedule, took: Durat
     // Pods that wait for reserved capacity are not stuck: a later pass may find some.
     let failed = schedule.unschedulable.values().filter(|reason| !reason.is_deferred()).count();
     context.metrics.scheduler_unschedulable_pods_count.set(["provisioner"], failed as f64);
+    count_by_reason(context, schedule);
     for (name, reason) in &schedule.unschedulable {
         let is_ignored = matches!(reason, Unschedulable::Ignored(_));
         if is_ignored {
@@ -162,6 +164,17 @@ fn tell(context: &Context, snapshot: &Snapshot, schedule: &Schedule, took: Durat
             "computed unready node(s) will fit pod(s)"
         );
     }
+}
+
+/// Counts the pods that each NodePool refused, by the kind of reason.
+fn count_by_reason(context: &Context, schedule: &Schedule) {
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for refusal in schedule.unschedulable.values().flat_map(Unschedulable::refusals) {
+        *counts.entry((&refusal.pool, refusal.refusal.kind())).or_default() += 1;
+    }
+    let metric = &context.metrics.scheduler_unschedulable_pods_by_reason;
+    metric.clear();
+    counts.into_iter().for_each(|((pool, kind), count)| metric.set(["provisioner", pool, kind], count as f64));
 }
 
 /// What the facts say beyond upstream's words: of the pod, or of the pools where none of them could take part.

@@ -18,7 +18,7 @@ use controller_core::lifecycle::{
 };
 use controller_core::snapshot::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self as api, Node, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{self as api, Node};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, ListParams};
 use std::collections::BTreeSet;
@@ -226,11 +226,7 @@ async fn staying_volumes(context: &Context, node: &str) -> Result<BTreeSet<Strin
     let mut volumes = BTreeSet::new();
     for pod in pods.items.iter().filter(|pod| !Pod::from_api(pod).is_drainable(now)) {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let claims = Api::<PersistentVolumeClaim>::namespaced(context.kube.clone(), namespace);
-        for name in claim_names(pod) {
-            let claim = claims.get_opt(&name).await.context(format_args!("getting PersistentVolumeClaim {name}"))?;
-            volumes.extend(claim.and_then(|claim| claim.spec?.volume_name));
-        }
+        volumes.extend(claim_names(pod).iter().filter_map(|claim| context.mirror.volume_of(namespace, claim)));
     }
     Ok(volumes)
 }

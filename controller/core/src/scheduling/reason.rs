@@ -205,8 +205,15 @@ impl Unschedulable {
 
     /// Whether it waits for reserved capacity, which a later pass may find.
     pub fn is_deferred(&self) -> bool {
-        let Self::NoPoolFits(refusals) = self else { return false };
-        refusals.iter().any(|refusal| matches!(refusal.refusal, Refusal::Reserved(_)))
+        self.refusals().iter().any(|refusal| matches!(refusal.refusal, Refusal::Reserved(_)))
+    }
+
+    /// Why each pool refused, where that is the reason.
+    pub fn refusals(&self) -> &[PoolRefusal] {
+        match self {
+            Self::NoPoolFits(refusals) => refusals,
+            _ => &[],
+        }
     }
 
     /// Whether it never took part in a pass.
@@ -216,8 +223,8 @@ impl Unschedulable {
 
     /// A sentence of our own where the facts say more than upstream's words.
     pub fn explain(&self) -> Option<String> {
-        let Self::NoPoolFits(refusals) = self else { return None };
-        let sentences: Vec<String> = refusals
+        let sentences: Vec<String> = self
+            .refusals()
             .iter()
             .filter_map(|refusal| Some(format!("NodePool {}: {}", refusal.pool, refusal.refusal.explain()?)))
             .collect();
@@ -226,6 +233,20 @@ impl Unschedulable {
 }
 
 impl Refusal {
+    /// The kind of reason in one word, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Taint(_) => "Taint",
+            Self::HostPort => "HostPort",
+            Self::Requirements(_) => "Requirements",
+            Self::Topology(_) => "Topology",
+            Self::Volumes | Self::VolumesApart => "Volumes",
+            Self::Reserved(_) => "ReservedCapacity",
+            Self::NodeLimit | Self::Limits { .. } => "Limits",
+            Self::InstanceTypes(none) => none.kind(),
+        }
+    }
+
     /// A sentence of our own where the facts say more than upstream's words.
     pub fn explain(&self) -> Option<String> {
         match self {
@@ -256,6 +277,18 @@ impl Refusal {
 }
 
 impl NoInstanceType {
+    /// Which of the criteria no type meets by itself, or that none meets them together.
+    fn kind(&self) -> &'static str {
+        let Met { requirements, fits, offering, .. } = self.met;
+        match (&self.min_values, requirements, fits, offering) {
+            (Some(_), ..) => "MinValues",
+            (None, false, ..) => "InstanceTypeRequirements",
+            (None, _, false, _) => "InstanceTypeResources",
+            (None, _, _, false) => "InstanceTypeOfferings",
+            (None, true, true, true) => "InstanceTypes",
+        }
+    }
+
     /// Upstream's words, without what the pods asked for.
     pub fn short(&self) -> String {
         self.min_values.as_ref().map_or_else(|| self.prefix(), ToString::to_string)
