@@ -70,6 +70,7 @@ pub struct Schedule {
 
 /// Plans places for the pods that wait for a node and for those whose node is going away.
 pub fn schedule(snapshot: &Snapshot, settings: &Settings) -> Schedule {
+    let snapshot = &*snapshot.for_sale(settings);
     let mut schedule = Schedule::default();
     let mut pods = Vec::new();
     let all = pods_to_place(snapshot);
