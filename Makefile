@@ -71,6 +71,11 @@ bench-scheduler: ## Time the scheduler on upstream's own workloads; ORACLE=PROGR
 	cargo build --release --package controller-core --example decide
 	python3 tools/bench_scheduler.py $(CARGO_TARGET_DIR)/release/examples/decide $(if $(ORACLE),--oracle $(ORACLE))
 
+.PHONY: parity
+parity: ## Compare our decisions with upstream's on problems of SEEDS; ORACLE=PROGRAM was built from ORACLE_FOLDER, the decision oracle
+	cargo build --release --package controller-core --example decide
+	python3 tools/parity.py $(CARGO_TARGET_DIR)/release/examples/decide $(ORACLE_FOLDER) $(if $(ORACLE),--oracle $(ORACLE)) --seeds $(or $(SEEDS),77,2024) $(if $(CORPUS),--corpus $(CORPUS))
+
 ##@ With genuine programs (Kubernetes, etcd, helm, upstream Karpenter; needs Go)
 .PHONY: tools apiserver
 apiserver: build ## The @essential scenarios with our controller on a genuine control plane, within its roles and policies

@@ -350,6 +350,7 @@ impl Settings {
             batch_idle_duration: args.batch_idle_duration.map_or(defaults.batch_idle_duration, |span| span.0),
             preference_policy: args.preference_policy()?,
             min_values_policy: args.min_values_policy()?,
+            reserved_capacity: feature_gates.is_enabled("ReservedCapacity"),
         };
         let leader_election = (!args.disable_leader_election.unwrap_or(false)).then(|| {
             let usual = LeaderElection::new(identity);

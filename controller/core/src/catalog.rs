@@ -98,6 +98,11 @@ impl Overhead {
 }
 
 impl Offering {
+    /// Whether it draws on a capacity reservation.
+    pub fn is_reserved(&self) -> bool {
+        self.capacity_type == CapacityType::Reserved
+    }
+
     /// Whether a node of these requirements could be bought this way.
     pub fn is_compatible(&self, requirements: &Requirements) -> bool {
         requirements.is_compatible(&self.requirements, AllowUndefined::WellKnown)

@@ -13,6 +13,8 @@ pub struct Settings {
     pub preference_policy: PreferencePolicy,
     /// Whether `minValues` is strict or may be lowered.
     pub min_values_policy: MinValuesPolicy,
+    /// The feature gate `ReservedCapacity`: whether capacity reservations are used.
+    pub reserved_capacity: bool,
 }
 
 impl Default for Settings {
@@ -22,6 +24,7 @@ impl Default for Settings {
             batch_idle_duration: Duration::from_secs(1),
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
+            reserved_capacity: true,
         }
     }
 }

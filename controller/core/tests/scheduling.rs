@@ -5,7 +5,7 @@ mod common;
 use common::{after_launch, catalog, check_scenarios, pool_spec, render, world};
 use controller_core::check::{self, Rule};
 use controller_core::requirement::Requirement;
-use controller_core::scheduling::{Schedule, Unschedulable, schedule};
+use controller_core::scheduling::{PlannedNode, Schedule, Unschedulable, schedule};
 use controller_core::settings::Settings;
 use controller_core::snapshot::builder::World;
 use controller_core::snapshot::{Pod, PodName, Pool, Snapshot};
@@ -508,6 +508,35 @@ fn the_checker_refuses_a_reservation_used_twice() {
     bad.new_nodes.push(good.new_nodes[0].clone());
     let found = check::schedule(&snapshot, &settings(), &bad);
     assert!(found.iter().any(|violation| violation.rule == Rule::Reservations), "{found:?}");
+}
+
+#[test]
+fn reservations_are_not_used_while_their_feature_gate_is_closed() {
+    let only = json!({"karpenter.sh/capacity-type": "reserved"});
+    let given = json!({
+        "pools": {"default": {}},
+        "reservations": {"cr-1": {"type": "r6i.8xlarge", "zone": "us-west-2a", "capacity": 9}},
+        "pods": [{"name": "any", "cpu": "3"}, {"name": "reserved-only", "cpu": "3", "nodeSelector": only}],
+    });
+    let snapshot = world(&given).snapshot;
+    let capacity_types = |node: &PlannedNode| {
+        let requirements = node.to_node_claim().spec.requirements;
+        requirements.into_iter().find(|r| r.key == "karpenter.sh/capacity-type").expect("claims say").values
+    };
+    let open = schedule(&snapshot, &settings());
+    assert!(open.unschedulable.is_empty(), "{}", render(&open));
+    assert_eq!(open.new_nodes.iter().map(capacity_types).collect::<Vec<_>>(), [["reserved"]]);
+
+    let closed = Settings { reserved_capacity: false, ..settings() };
+    let schedule = schedule(&snapshot, &closed);
+    assert_eq!(check::schedule(&snapshot, &closed, &schedule), []);
+    let [node] = schedule.new_nodes.as_slice() else { panic!("one node:\n{}", render(&schedule)) };
+    assert_eq!(node.pods, [PodName::new("default", "any")]);
+    assert_eq!(capacity_types(node), ["on-demand", "spot"]);
+    assert!(!node.requirements.contains("karpenter.k8s.aws/capacity-reservation-id"));
+    assert_eq!(node.instance_types[0].name, "c6g.xlarge", "the cheapest with three cores, not the one that is paid for");
+    let refused: Vec<String> = schedule.unschedulable.keys().map(ToString::to_string).collect();
+    assert_eq!(refused, ["default/reserved-only"]);
 }
 
 #[test]

@@ -85,6 +85,8 @@ impl fmt::Display for Violation {
 
 /// Every rule that `schedule` breaks.
 pub fn schedule(snapshot: &Snapshot, settings: &Settings, schedule: &Schedule) -> Vec<Violation> {
+    let snapshot = snapshot.for_sale(settings);
+    let snapshot = snapshot.as_ref();
     let mut found = Violations::default();
     check_places(snapshot, schedule, &mut found);
     for (name, pods) in &schedule.existing {

@@ -105,9 +105,9 @@ pub(super) struct SettingsFile {
     pub(super) preference_policy: String,
     #[serde(default)]
     pub(super) min_values_policy: String,
-    /// No gate changes a schedule yet.
-    #[serde(default, rename = "featureGates")]
-    _feature_gates: BTreeMap<String, bool>,
+    /// Of the gates, `ReservedCapacity` changes a schedule.
+    #[serde(default)]
+    pub(super) feature_gates: BTreeMap<String, bool>,
 }
 
 /// Reads text; errors name the path.

@@ -299,7 +299,9 @@ fn settings(given: &file::SettingsFile) -> Result<Settings, ProblemError> {
         "BestEffort" => MinValuesPolicy::BestEffort,
         other => return Err(not_one_of("settings.minValuesPolicy", other, "Strict or BestEffort")),
     };
-    Ok(Settings { preference_policy, min_values_policy, ..Settings::default() })
+    let usual = Settings::default();
+    let reserved_capacity = given.feature_gates.get("ReservedCapacity").copied().unwrap_or(usual.reserved_capacity);
+    Ok(Settings { preference_policy, min_values_policy, reserved_capacity, ..usual })
 }
 
 fn not_one_of(path: &str, value: &str, expected: &str) -> ProblemError {

@@ -80,6 +80,7 @@ pub fn schedule_explained(snapshot: &Snapshot, settings: &Settings) -> Schedule 
 }
 
 fn plan(snapshot: &Snapshot, settings: &Settings, is_explained: bool) -> Schedule {
+    let snapshot = &*snapshot.for_sale(settings);
     let mut schedule = Schedule::default();
     let mut pods = Vec::new();
     let all = pods_to_place(snapshot);

@@ -9,7 +9,7 @@ use super::planned_node::PlannedNode;
 use super::reason::{MinValuesUnmet, PoolRefusal, Refusal};
 use super::reservations::Reservations;
 use super::sets::{SetId, Sets};
-use super::template::{SIMULATION_ONLY, Template};
+use super::template::{Options, SIMULATION_ONLY, Template};
 use super::topology::{Closed, HostId, Openings, Reach, Topology, placeholder};
 use super::truncate::{self, MinValuesOutcome};
 use crate::host_ports::{self, HostPort};
@@ -205,6 +205,12 @@ impl Packing {
             return Err(Misfit::Types { set, min_values: None });
         }
         let held = self.reserve(&options.reserved, &types, bench.reservations);
+        if let Some(unmet) = self.too_few_reserved(set, &options, &types, held.as_ref().ok(), bench) {
+            let bought = not_reserved(bench.sets, set);
+            let bought = bought.ok_or(Misfit::Types { set, min_values: Some(unmet) })?;
+            return self.narrow(bought, class, bench, policy);
+        }
+        let template = &mut *bench.template;
         let mut addition =
             Addition { set, types, largest, min_values_relaxed: self.min_values_relaxed, held: BTreeSet::new() };
         if options.has_min_values {
@@ -253,6 +259,30 @@ impl Packing {
             true if !usable.is_empty() => Err(ReservedMisfit::Taken),
             true if !self.held.is_empty() => Err(ReservedMisfit::WouldBeLost),
             _ => Ok(held),
+        }
+    }
+
+    /// What `minValues` would lack if the node drew on its reservations, and so had no types but those they are for. Such a node
+    /// could never be launched: it has to be bought. (Upstream plans it, its launch fails, and the pods wait for ever.)
+    fn too_few_reserved(
+        &self,
+        set: SetId,
+        options: &Options,
+        types: &Bits,
+        held: Option<&BTreeSet<String>>,
+        bench: &Bench<'_, '_>,
+    ) -> Option<MinValuesUnmet> {
+        if !options.has_min_values || !bench.template.keeps_min_values {
+            return None;
+        }
+        let mut drawing = Bits::default();
+        let drawn_on = options.reserved.iter().filter(|(id, _)| held.is_none_or(|held| held.contains(id)));
+        drawn_on.for_each(|(_, types)| drawing.join(types));
+        drawing.keep(types);
+        let offered = drawing.iter().map(|index| &bench.template.types[index].instance_type);
+        match truncate::min_values(bench.sets.get(set), offered) {
+            MinValuesOutcome::Unmet(unmet) if !drawing.is_empty() => Some(unmet),
+            _ => None,
         }
     }
 
@@ -384,6 +414,14 @@ impl Packing {
 pub(super) struct Dropped {
     pub(super) pods: Vec<PodName>,
     pub(super) unmet: MinValuesUnmet,
+}
+
+/// The set without capacity that is paid for already; `None` where it allows nothing else.
+fn not_reserved(sets: &mut Sets, set: SetId) -> Option<SetId> {
+    let reserved = [labels::CAPACITY_TYPE_RESERVED];
+    let bought = Requirement::new(labels::CAPACITY_TYPE_LABEL, Operator::NotIn, reserved);
+    let bought = sets.number(Requirements::new().with(bought));
+    sets.together(set, bought)
 }
 
 pub(super) fn without_simulation(mut requirements: Requirements) -> Requirements {

@@ -38,6 +38,8 @@ pub(super) struct Template<'a> {
     pub(super) groups: Vec<DaemonGroup>,
     /// The pool's limited resources, `nodes` apart.
     pub(super) limited: Axes,
+    /// Whether `minValues` has to be met by every node.
+    pub(super) keeps_min_values: bool,
     /// Ways to buy that some type has.
     ways: Vec<Way>,
     lookups: Lookups,
@@ -141,8 +143,17 @@ impl<'a> Template<'a> {
                 prices,
             });
         }
-        let set = sets.number(requirements.clone());
-        Ok(Self { pool, requirements, set, types, groups, limited, ways: ways.ways, lookups: Lookups::default() })
+        Ok(Self {
+            pool,
+            set: sets.number(requirements.clone()),
+            requirements,
+            types,
+            groups,
+            limited,
+            keeps_min_values: settings.min_values_policy == MinValuesPolicy::Strict,
+            ways: ways.ways,
+            lookups: Lookups::default(),
+        })
     }
 
     /// What the set leaves of the types.

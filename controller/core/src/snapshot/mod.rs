@@ -25,7 +25,9 @@ pub use pool::Pool;
 pub(crate) use pool::node_class_label;
 pub use storage::{PersistentVolume, Storage, StorageClass, VolumeClaim, attach_limits};
 
+use crate::settings::Settings;
 use jiff::Timestamp;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,6 +65,17 @@ impl Snapshot {
             namespaces: BTreeMap::new(),
             storage: None,
         }
+    }
+
+    /// The world with what the settings allow to be bought: while the gate `ReservedCapacity` is closed, reservations are as
+    /// good as not there.
+    pub fn for_sale(&self, settings: &Settings) -> Cow<'_, Self> {
+        let sells_reservations = self.pools.values().any(Pool::sells_reservations);
+        if settings.reserved_capacity || !sells_reservations {
+            return Cow::Borrowed(self);
+        }
+        let pools = self.pools.iter().map(|(name, pool)| (name.clone(), pool.without_reservations()));
+        Cow::Owned(Self { pools: pools.collect(), ..self.clone() })
     }
 
     /// Bound pods that have not finished, by the Node they are bound to.

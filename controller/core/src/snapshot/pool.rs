@@ -1,6 +1,6 @@
 //! A NodePool parsed: readiness, limits, weight, and what it offers.
 
-use crate::catalog::InstanceType;
+use crate::catalog::{InstanceType, Offering};
 use crate::quantity::Quantity;
 use crate::requirement::Requirement;
 use crate::requirements::Requirements;
@@ -66,6 +66,22 @@ impl Pool {
     /// Pools with more weight are tried first.
     pub fn weight(&self) -> i32 {
         self.object.spec.weight.unwrap_or(0)
+    }
+
+    /// Whether some instance type can draw on a capacity reservation.
+    pub(super) fn sells_reservations(&self) -> bool {
+        self.instance_types.iter().flat_map(|t| &t.offerings).any(Offering::is_reserved)
+    }
+
+    /// The same pool, whose instance types draw on no capacity reservation.
+    pub(super) fn without_reservations(&self) -> Self {
+        let mut pool = self.clone();
+        for instance_type in &mut pool.instance_types {
+            if instance_type.offerings.iter().any(Offering::is_reserved) {
+                Arc::make_mut(instance_type).offerings.retain(|offering| !offering.is_reserved());
+            }
+        }
+        pool
     }
 
     /// Whether nodes may be launched from it.
