@@ -5,7 +5,9 @@
 //! [`Explanation`] is data, which is printed as text or serialised for programs.
 
 use crate::catalog::InstanceType;
-use crate::scheduling::{PlannedNode, PoolRefusal, Refusal, Schedule, TypeRule, TypesLeftOut, Unschedulable};
+use crate::scheduling::{
+    NodesPassedOver, PlannedNode, PoolRefusal, Refusal, Schedule, TypeRule, TypesLeftOut, Unschedulable,
+};
 use crate::snapshot::{PodName, Snapshot};
 use controller_api::labels;
 use serde::Serialize;
@@ -77,6 +79,8 @@ pub struct NewNode {
     pub passed_over: Vec<Refused>,
     /// The pool's types that would not do.
     pub types_left_out: Vec<TypesOut>,
+    /// Why nodes that exist were no place for the pod that this one was opened for.
+    pub existing_nodes: Vec<NodesOut>,
 }
 
 /// An instance type with its price.
@@ -113,6 +117,16 @@ pub struct TypesOut {
     pub names: Vec<String>,
 }
 
+/// Nodes that exist and fail by the same rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesOut {
+    /// The rule.
+    pub rule: String,
+    /// The nodes.
+    pub names: Vec<String>,
+}
+
 /// Pods that share the reason for which they have no place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,6 +137,8 @@ pub struct LeftOut {
     pub reason: Option<String>,
     /// Why each pool gives no node.
     pub node_pools: Vec<Refused>,
+    /// Why nodes that exist are no place.
+    pub existing_nodes: Vec<NodesOut>,
 }
 
 impl Explanation {
@@ -152,7 +168,13 @@ impl Explanation {
                     Refused { node_pool: pool.clone(), reason: format!("{reason}{more}"), instance_types: Vec::new() }
                 })
                 .collect(),
-            left_out: fates.into_iter().map(|(reason, pods)| left_out(reason, counted(&pods, name))).collect(),
+            left_out: (fates.into_iter())
+                .map(|(reason, pods)| {
+                    let nodes = pods.iter().find_map(|pod| schedule.nodes_passed_over.get(pod));
+                    let existing_nodes = nodes.map(nodes_out).unwrap_or_default();
+                    LeftOut { existing_nodes, ..left_out(reason, counted(&pods, name)) }
+                })
+                .collect(),
         }
     }
 }
@@ -189,6 +211,7 @@ fn new_node(snapshot: &Snapshot, planned: &PlannedNode, pods: Vec<Pods>) -> NewN
         requirements: required.filter_map(|key| planned.requirements.get(key)).map(ToString::to_string).collect(),
         passed_over: planned.passed_over.iter().map(refused).collect(),
         types_left_out: types_left_out(snapshot, planned),
+        existing_nodes: nodes_out(&planned.nodes_passed_over),
     }
 }
 
@@ -218,10 +241,15 @@ fn beyond(planned: &PlannedNode, instance_type: &InstanceType) -> TypeRule {
 
 fn left_out(reason: &Unschedulable, pods: Vec<Pods>) -> LeftOut {
     match reason {
-        Unschedulable::NoPoolFits(refusals) => {
-            LeftOut { pods, reason: None, node_pools: refusals.iter().map(refused).collect() }
+        Unschedulable::NoPoolFits(refusals) => LeftOut {
+            pods,
+            reason: None,
+            node_pools: refusals.iter().map(refused).collect(),
+            existing_nodes: Vec::new(),
+        },
+        reason => {
+            LeftOut { pods, reason: Some(reason.to_string()), node_pools: Vec::new(), existing_nodes: Vec::new() }
         }
-        reason => LeftOut { pods, reason: Some(reason.to_string()), node_pools: Vec::new() },
     }
 }
 
@@ -245,6 +273,10 @@ fn types_out(left_out: &TypesLeftOut) -> Vec<TypesOut> {
         .collect()
 }
 
+fn nodes_out(passed_over: &NodesPassedOver) -> Vec<NodesOut> {
+    passed_over.iter().map(|(rule, names)| NodesOut { rule: rule.to_string(), names: names.clone() }).collect()
+}
+
 fn counted(pods: &[PodName], name: &dyn Fn(&PodName) -> String) -> Vec<Pods> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     pods.iter().for_each(|pod| *counts.entry(name(pod)).or_default() += 1);
@@ -265,11 +297,12 @@ impl fmt::Display for Explanation {
         for Refused { node_pool, reason, .. } in &self.node_pools_left_out {
             writeln!(f, "  NodePool {node_pool} takes no part, {reason}")?;
         }
-        for LeftOut { pods, reason, node_pools } in &self.left_out {
+        for LeftOut { pods, reason, node_pools, existing_nodes } in &self.left_out {
             writeln!(f, "  left out: {}", Names(pods))?;
             if let Some(reason) = reason {
                 writeln!(f, "    {reason}")?;
             }
+            existing_nodes.iter().try_for_each(|nodes| nodes.fmt(f))?;
             node_pools.iter().try_for_each(|refused| refused.write(f, ""))?;
         }
         Ok(())
@@ -283,6 +316,7 @@ impl fmt::Display for NewNode {
             1 => writeln!(f, "  a new node of NodePool {node_pool} for {}", Names(pods))?,
             _ => writeln!(f, "  {count} new nodes of NodePool {node_pool}, each for {}", Names(pods))?,
         }
+        self.existing_nodes.iter().try_for_each(|nodes| nodes.fmt(f))?;
         self.passed_over.iter().try_for_each(|refused| refused.write(f, ", which comes first"))?;
         f.write_str("    ")?;
         if let Some(weight) = self.weight {
@@ -317,11 +351,22 @@ impl TypesOut {
         let Self { rule, facts, names } = self;
         let plural = if names.len() == 1 { "type" } else { "types" };
         let facts = facts.as_ref().map(|facts| format!(" ({facts})")).unwrap_or_default();
-        let rest = names.len().saturating_sub(SHOWN_NAMES);
-        let shown = names[..names.len() - rest].join(", ");
-        let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
-        writeln!(f, "{indent}{} {plural}, {rule}{facts}: {shown}{more}", names.len())
+        writeln!(f, "{indent}{} {plural}, {rule}{facts}: {}", names.len(), some(names))
     }
+}
+
+impl fmt::Display for NodesOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.names.len() == 1 { "node" } else { "nodes" };
+        writeln!(f, "    no place on {} {plural} {}: {}", self.names.len(), self.rule, some(&self.names))
+    }
+}
+
+/// The first names, and how many more there are.
+fn some(names: &[String]) -> String {
+    let rest = names.len().saturating_sub(SHOWN_NAMES);
+    let shown = names[..names.len() - rest].join(", ");
+    if rest == 0 { shown } else { format!("{shown} and {rest} more") }
 }
 
 /// Pods in one line.

@@ -118,6 +118,21 @@ fn claim(pool: &str) -> Value {
     }})
 }
 
+/// A node of half a CPU that is up.
+fn node(name: &str, taints: Value) -> Value {
+    let amounts = json!({"cpu": "500m", "memory": "4Gi", "pods": "10"});
+    json!({"node": {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {"taints": taints},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+    }})
+}
+
+fn with_nodes(mut problem: Value, nodes: Value) -> Value {
+    problem["nodes"] = nodes;
+    problem
+}
+
 #[test]
 fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
     let no_spread = json!({"topologySpreadConstraints": [{
@@ -157,6 +172,16 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
                     pool("rest", json!({}))
                 ]),
                 json!([pods("web", 2, "3", json!({"nodeSelector": {"topology.kubernetes.io/zone": "us-west-2a"}}))]),
+            ),
+        ),
+        (
+            "why two nodes that exist are no place",
+            with_nodes(
+                problem(json!([pool("default", json!({}))]), json!([pods("web", 3, "1", json!({}))])),
+                json!([
+                    node("full", json!([])),
+                    node("fenced", json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]))
+                ]),
             ),
         ),
         (

@@ -534,7 +534,10 @@ fn reservations_are_not_used_while_their_feature_gate_is_closed() {
     assert_eq!(node.pods, [PodName::new("default", "any")]);
     assert_eq!(capacity_types(node), ["on-demand", "spot"]);
     assert!(!node.requirements.contains("karpenter.k8s.aws/capacity-reservation-id"));
-    assert_eq!(node.instance_types[0].name, "c6g.xlarge", "the cheapest with three cores, not the one that is paid for");
+    assert_eq!(
+        node.instance_types[0].name, "c6g.xlarge",
+        "the cheapest with three cores, not the one that is paid for"
+    );
     let refused: Vec<String> = schedule.unschedulable.keys().map(ToString::to_string).collect();
     assert_eq!(refused, ["default/reserved-only"]);
 }

@@ -30,6 +30,12 @@ impl Axes {
         self.row(available)
     }
 
+    /// The resources of which more is wanted than there is room for.
+    pub(super) fn short(&self, wanted: &Row, room: &Row) -> Vec<String> {
+        let pairs = self.0.iter().zip(wanted.iter().zip(room));
+        pairs.filter(|(_, (wanted, room))| wanted > room).map(|(name, _)| name.clone()).collect()
+    }
+
     /// The same axes but one.
     pub(super) fn without(mut self, name: &str) -> Self {
         self.0.retain(|axis| axis != name);

@@ -5,7 +5,7 @@
 
 use super::amounts::{Axes, Row};
 use super::existing::ExistingNode;
-use super::reason::{Refusal, Unschedulable};
+use super::reason::{NodeRule, Refusal, Unschedulable};
 use super::sets::{Sets, Split};
 use super::template::Template;
 use super::topology::{Bounds, Constraint, GroupId, Kind, LabelsId, Rule, Topology};
@@ -77,6 +77,15 @@ impl Ask {
     /// What must hold of the pod's own labels for the domains it may use.
     pub(super) fn bounds(&self) -> Bounds<'_> {
         Bounds { strict: self.strict.set, strict_hostname: self.strict.hostname.as_ref() }
+    }
+
+    /// Why a node that is not among [`nodes`](Self::nodes) is not.
+    pub(super) fn unsuited(&self, node: &ExistingNode<'_>) -> NodeRule {
+        if let Err(untolerated) = taints::tolerates(node.taints, &self.tolerations) {
+            return NodeRule::Taint { taint: taints::text(&untolerated.0) };
+        }
+        let unmet = self.expressions.iter().find(|expression| !node.meets(expression));
+        unmet.map_or(NodeRule::Volumes, |expression| NodeRule::Labels { wanted: expression.to_string() })
     }
 }
 

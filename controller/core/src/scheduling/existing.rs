@@ -2,6 +2,7 @@
 
 use super::amounts::{self, Axes, Row};
 use super::ask::PodClass;
+use super::reason::NodeRule;
 use super::topology::{HostId, Topology};
 use super::volumes;
 use crate::host_ports::{self, HostPort};
@@ -90,6 +91,18 @@ impl<'a> ExistingNode<'a> {
         class.amounts.iter().zip(&self.room).all(|(wanted, room)| wanted <= room)
             && (class.pod.host_ports.is_empty() || !host_ports::conflict(&self.host_ports, &class.pod.host_ports))
             && (class.attached.is_empty() || self.attaches(&class.attached))
+    }
+
+    /// What a node whose labels and taints are right lacks for a pod of the class; none if it has room.
+    pub(super) fn lacks(&self, class: &PodClass<'_>, axes: &Axes) -> Option<NodeRule> {
+        let names = axes.short(&class.amounts, &self.room);
+        if !names.is_empty() {
+            return Some(NodeRule::Resources { names });
+        }
+        if host_ports::conflict(&self.host_ports, &class.pod.host_ports) {
+            return Some(NodeRule::HostPort);
+        }
+        (!self.attaches(&class.attached)).then_some(NodeRule::AttachLimit)
     }
 
     fn attaches(&self, claims: &[(String, PodName)]) -> bool {

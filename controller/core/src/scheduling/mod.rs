@@ -30,8 +30,8 @@ mod volumes;
 pub use packing::ReservedMisfit;
 pub use planned_node::PlannedNode;
 pub use reason::{
-    Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, PoolLeftOut, PoolRefusal, Refusal, TypeRule,
-    TypesLeftOut, Unschedulable,
+    Failures, InvalidPod, Met, MinValuesUnmet, NoInstanceType, NodeRule, NodesPassedOver, PoolLeftOut, PoolRefusal,
+    Refusal, TypeRule, TypesLeftOut, Unschedulable,
 };
 pub use topology::{TopologyKind, TopologyUnsatisfiable};
 
@@ -66,6 +66,9 @@ pub struct Schedule {
     pub unschedulable: Failures,
     /// Pools that were not considered, and why.
     pub pools_left_out: Vec<(String, PoolLeftOut)>,
+    /// For pods without a place, why nodes that exist are none; told only by [`schedule_explained`], and of pods that ask
+    /// for the same by one.
+    pub nodes_passed_over: BTreeMap<PodName, NodesPassedOver>,
 }
 
 /// Plans places for the pods that wait for a node and for those whose node is going away.
@@ -164,6 +167,7 @@ struct Pass<'a> {
     placed: usize,
     /// Whether new nodes are to tell which pools were passed over.
     is_explained: bool,
+    nodes_passed_over: BTreeMap<PodName, NodesPassedOver>,
 }
 
 /// A pod was refused everywhere; [`Pass::explain`] knows why.
@@ -223,6 +227,7 @@ impl<'a> Pass<'a> {
             some_pool_has_preferred_taints: pools.iter().any(preferred),
             placed: 0,
             is_explained: false,
+            nodes_passed_over: BTreeMap::new(),
         }
     }
 
@@ -286,6 +291,10 @@ impl<'a> Pass<'a> {
                 Err(Refused { is_deferred }) => is_deferred,
             };
             if is_deferred || self.stage(class, stage + 1).is_none() {
+                if self.is_explained {
+                    let passed_over = self.nodes_passed_over(class, &ask);
+                    self.nodes_passed_over.insert(self.pods[pod].name.clone(), passed_over);
+                }
                 return Err(self.explain(class, &ask, reach));
             }
         }
@@ -369,6 +378,7 @@ impl<'a> Pass<'a> {
                 Ok((mut packing, Ok(addition))) => {
                     if self.is_explained {
                         packing.passed_over = self.refusals(index, class, ask, Ok(openings), reach);
+                        packing.nodes_passed_over = self.nodes_passed_over(class, ask);
                     }
                     self.add(packing, addition, pod, class);
                     return Ok(());
@@ -441,6 +451,20 @@ impl<'a> Pass<'a> {
         refusals
     }
 
+    /// Why each node that exists had no place just now.
+    fn nodes_passed_over(&self, class: usize, ask: &Ask) -> NodesPassedOver {
+        let mut by_rule = NodesPassedOver::new();
+        let mut suited = ask.nodes.iter().peekable();
+        for (index, node) in (0..).zip(&self.existing) {
+            let rule = match suited.next_if_eq(&&index) {
+                Some(_) => node.lacks(&self.classes[class], &self.axes).unwrap_or(NodeRule::OtherPods),
+                None => ask.unsuited(node),
+            };
+            by_rule.entry(rule).or_default().push(node.name.to_owned());
+        }
+        by_rule
+    }
+
     fn refusal(
         &mut self,
         index: usize,
@@ -482,6 +506,8 @@ impl<'a> Pass<'a> {
                 }
             }
         }
+        schedule.nodes_passed_over = self.nodes_passed_over;
+        schedule.nodes_passed_over.retain(|pod, _| schedule.unschedulable.contains_key(pod));
         let used = self.existing.into_iter().filter(|node| !node.pods.is_empty());
         schedule.existing = used.map(|node| (node.name.to_owned(), node.pods)).collect();
     }

@@ -6,7 +6,7 @@ use super::ask::{Ask, PodClass};
 use super::bits::Bits;
 use super::left_out;
 use super::planned_node::PlannedNode;
-use super::reason::{MinValuesUnmet, PoolRefusal, Refusal};
+use super::reason::{MinValuesUnmet, NodesPassedOver, PoolRefusal, Refusal};
 use super::reservations::Reservations;
 use super::sets::{SetId, Sets};
 use super::template::{Options, SIMULATION_ONLY, Template};
@@ -41,6 +41,7 @@ pub(super) struct Packing {
     /// Reservations that it could draw on, and that are kept for it.
     held: BTreeSet<String>,
     pub(super) passed_over: Vec<PoolRefusal>,
+    pub(super) nodes_passed_over: NodesPassedOver,
 }
 
 /// What a pod would change about a node.
@@ -117,6 +118,7 @@ impl Packing {
             min_values_relaxed: false,
             held: BTreeSet::new(),
             passed_over: Vec::new(),
+            nodes_passed_over: NodesPassedOver::new(),
         }
     }
 
@@ -393,6 +395,7 @@ impl Packing {
             min_values_relaxed: self.min_values_relaxed,
             node_pool: Arc::clone(&template.pool.object),
             passed_over: self.passed_over,
+            nodes_passed_over: self.nodes_passed_over,
         })
     }
 

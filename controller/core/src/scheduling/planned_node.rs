@@ -1,6 +1,6 @@
 //! A node that should be launched, and the NodeClaim that asks for it (core spec §3.13).
 
-use super::PoolRefusal;
+use super::{NodesPassedOver, PoolRefusal};
 use crate::catalog::{self, InstanceType};
 use crate::drift_hash;
 use crate::requirement::{Operator, Requirement};
@@ -32,6 +32,8 @@ pub struct PlannedNode {
     /// Pools that come before this one and refused the pod that the node was opened for; told only by
     /// [`schedule_explained`](super::schedule_explained).
     pub passed_over: Vec<PoolRefusal>,
+    /// Nodes that exist and had no place for that pod; told in the same case.
+    pub nodes_passed_over: NodesPassedOver,
 }
 
 impl PlannedNode {

@@ -138,6 +138,37 @@ pub enum TypeRule {
     Beyond,
 }
 
+/// Why a node that exists is no place for a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeRule {
+    /// The pod does not tolerate a taint.
+    Taint {
+        /// The taint, as in `key=value:NoSchedule`.
+        taint: String,
+    },
+    /// A label is not as the pod requires.
+    Labels {
+        /// The requirement.
+        wanted: String,
+    },
+    /// The pod's volumes cannot be reached from there.
+    Volumes,
+    /// Too little of some resources is left.
+    Resources {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A port is taken.
+    HostPort,
+    /// A driver can attach no more volumes.
+    AttachLimit,
+    /// A constraint about other pods rules it out.
+    OtherPods,
+}
+
+/// Nodes that exist by the rule that keeps a pod off each.
+pub type NodesPassedOver = BTreeMap<NodeRule, Vec<String>>;
+
 /// Which of the three criteria some instance type met, and which pairs one type met together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
@@ -470,6 +501,20 @@ impl fmt::Display for TypeRule {
             Self::MinValues => f.write_str("would do, but there are too few different ones"),
             Self::Dearer => f.write_str("would do, but as many as a NodeClaim names are cheaper"),
             Self::Beyond => f.write_str("would do, but for the NodePool's limits or its DaemonSets"),
+        }
+    }
+}
+
+impl fmt::Display for NodeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taint { taint } => write!(f, "tainted {taint}"),
+            Self::Labels { wanted } => write!(f, "without {wanted}"),
+            Self::Volumes => f.write_str("out of reach of its volumes"),
+            Self::Resources { names } => write!(f, "with too little {} left", names.join(", ")),
+            Self::HostPort => f.write_str("where a port is taken"),
+            Self::AttachLimit => f.write_str("that can attach no more volumes"),
+            Self::OtherPods => f.write_str("ruled out by spread or affinity to other pods"),
         }
     }
 }
