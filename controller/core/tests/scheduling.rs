@@ -543,6 +543,40 @@ fn reservations_are_not_used_while_their_feature_gate_is_closed() {
 }
 
 #[test]
+fn pods_that_no_pool_can_ever_take_change_nothing_for_the_others() {
+    let zone = "topology.kubernetes.io/zone";
+    let spread = json!([{"maxSkew": 1, "topologyKey": zone, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "spread"}}}]);
+    let apart = |name: &str| {
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": name}}}]}})
+    };
+    let others = [
+        json!({"name": "web", "count": 30, "cpu": "700m"}),
+        json!({"name": "spread", "count": 9, "cpu": 2, "labels": {"app": "spread"}, "topologySpreadConstraints": spread}),
+        json!({"name": "apart", "count": 4, "cpu": "300m", "labels": {"app": "apart"}, "affinity": apart("apart")}),
+    ];
+    // Larger than the others, so that each is tried before them, and of every kind of hopelessness.
+    let hopeless = [
+        json!({"name": "too-big", "count": 50, "cpu": 5000}),
+        json!({"name": "no-such-label", "count": 50, "cpu": 20, "nodeSelector": {"example.com/none": "x"}}),
+        json!({"name": "no-such-zone", "count": 50, "cpu": 20, "nodeSelector": {zone: "mars-1a"}}),
+        json!({"name": "contradiction", "count": 50, "cpu": 20, "nodeSelector": {"example.com/team": "red"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "example.com/team", "operator": "DoesNotExist"}]}]}}}}),
+        json!({"name": "near-nobody", "count": 50, "cpu": 20, "affinity": {"podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": zone, "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}}),
+    ];
+    let plan = |pods: &[Value]| schedule(&world(&json!({"pools": {"default": {}}, "pods": pods})).snapshot, &settings());
+    let (alone, together) = (plan(&others), plan(&[&hopeless[..], &others[..]].concat()));
+    assert!(alone.unschedulable.is_empty(), "{}", render(&alone));
+    assert_eq!(together.unschedulable.len(), 250);
+    let rest = Schedule { unschedulable: alone.unschedulable.clone(), ..together.clone() };
+    assert_eq!(render(&rest), render(&alone));
+}
+
+#[test]
 fn a_refusal_by_the_pods_own_wish_is_not_told_and_others_are() {
     let given = json!({"pools": {"default": {}}, "pods": [
         {"name": "elsewhere", "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [

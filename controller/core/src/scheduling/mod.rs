@@ -144,6 +144,9 @@ fn validate(pod: &Pod, storage: Option<&Storage>) -> Result<(), Unschedulable> {
     Ok(())
 }
 
+/// Pods that run or are about to, by the name of their node.
+type Bound<'a> = BTreeMap<&'a str, Vec<&'a Arc<Pod>>>;
+
 /// One run over all pods.
 struct Pass<'a> {
     settings: &'a Settings,
@@ -203,8 +206,9 @@ impl<'a> Pass<'a> {
             }
         }
         let preferred = |pool: &&Pool| pool.taints().iter().any(|taint| taint.effect == "PreferNoSchedule");
-        let mut topology = Topology::new(snapshot, &pools, moving);
-        let mut existing = existing(snapshot, &daemons, &axes);
+        let bound = snapshot.pods_by_node();
+        let mut topology = Topology::new(snapshot, &bound, &pools, moving);
+        let mut existing = existing(snapshot, &bound, &daemons, &axes);
         existing.iter_mut().for_each(|node| node.join(&mut topology));
         topology.add_running_anti_affinity();
         let (classes, class_of) = classes(pods, snapshot, &axes, settings, &mut sets, &mut topology);
@@ -528,7 +532,7 @@ fn classes<'a>(
     for pod in pods {
         // Not all that makes a class, but enough to have few candidates to compare with.
         let amounts = axes.row(&pod.requests);
-        let candidates = alike.entry((amounts, &pod.labels, &pod.node_selector)).or_default();
+        let candidates = alike.entry((amounts, &pod.labels, &pod.node_selector, &pod.required_terms)).or_default();
         let known = candidates.iter().copied().find(|class| classes[*class].pod.is_scheduled_like(pod));
         class_of.push(known.unwrap_or_else(|| {
             classes.push(PodClass::new(pod, snapshot.storage.as_deref(), axes, settings, sets, topology));
@@ -568,8 +572,12 @@ fn usable_pools<'a>(snapshot: &'a Snapshot, schedule: &mut Schedule) -> Vec<&'a 
 }
 
 /// Nodes that stay, those that are up before those that are coming, then by name.
-fn existing<'a>(snapshot: &'a Snapshot, daemons: &[Pod], axes: &Axes) -> Vec<ExistingNode<'a>> {
-    let bound = snapshot.pods_by_node();
+fn existing<'a>(
+    snapshot: &'a Snapshot,
+    bound: &Bound<'a>,
+    daemons: &[Pod],
+    axes: &Axes,
+) -> Vec<ExistingNode<'a>> {
     let staying = snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion());
     let mut nodes: Vec<ExistingNode<'a>> = staying
         .map(|node| {

@@ -10,7 +10,7 @@ use super::bits::Bits;
 use super::reason::{MinValuesUnmet, PoolLeftOut};
 use super::sets::{SetId, Sets};
 use super::truncate::{self, MinValuesOutcome};
-use crate::catalog::{CapacityType, InstanceType, Offering};
+use crate::catalog::{InstanceType, Offering};
 use crate::host_ports::HostPort;
 use crate::requirement::Requirement;
 use crate::requirements::{AllowUndefined, Requirements};
@@ -232,14 +232,16 @@ struct Ways {
 impl Ways {
     /// The way that an offering of the type is.
     fn of(&mut self, offering: &Offering, instance_type: usize) -> usize {
-        let way = *self.known.entry(offering.requirements.clone()).or_insert_with(|| {
-            let is_reserved = offering.capacity_type == CapacityType::Reserved;
-            let reservation = offering.reservation.as_ref().filter(|_| is_reserved).map(|r| r.id.clone());
-            self.ways.push(Way { requirements: offering.requirements.clone(), reservation, types: Bits::default() });
-            self.ways.len() - 1
-        });
+        let way = self.known.get(&offering.requirements).copied().unwrap_or_else(|| self.add(offering));
         self.ways[way].types.insert(instance_type);
         way
+    }
+
+    fn add(&mut self, offering: &Offering) -> usize {
+        let reservation = offering.reservation.as_ref().filter(|_| offering.is_reserved()).map(|r| r.id.clone());
+        self.ways.push(Way { requirements: offering.requirements.clone(), reservation, types: Bits::default() });
+        self.known.insert(offering.requirements.clone(), self.ways.len() - 1);
+        self.ways.len() - 1
     }
 }
 

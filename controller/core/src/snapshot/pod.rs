@@ -94,7 +94,7 @@ pub struct Pod {
 }
 
 /// One node selector term.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchExpressions {
     /// What it requires of labels.
     pub requirements: Vec<Requirement>,

@@ -16,6 +16,7 @@ pub(super) use opening::{Bounds, Closed, Constraint, Kind, Openings, Reach};
 pub(super) use unsatisfiable::placeholder;
 pub use unsatisfiable::{TopologyKind, TopologyUnsatisfiable};
 
+use super::Bound;
 use super::bits::Bits;
 use super::sets::{SetId, Sets};
 use crate::requirement::Requirement;
@@ -98,7 +99,12 @@ enum HostLabels {
 impl<'a> Topology<'a> {
     /// With the groups of required anti-affinity of pods that run. Pods in `moving` are on their way to another place and
     /// not counted where they are.
-    pub(super) fn new(snapshot: &'a Snapshot, pools: &[&'a Pool], moving: &BTreeSet<&PodName>) -> Self {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        bound: &Bound<'a>,
+        pools: &[&'a Pool],
+        moving: &BTreeSet<&PodName>,
+    ) -> Self {
         let mut topology = Self {
             namespaces: &snapshot.namespaces,
             pools: pools.to_vec(),
@@ -112,7 +118,7 @@ impl<'a> Topology<'a> {
             allowed: BTreeMap::new(),
             domain_sets: BTreeMap::new(),
         };
-        topology.survey = Survey::new(snapshot, moving, &mut topology.label_sets);
+        topology.survey = Survey::new(snapshot, bound, moving, &mut topology.label_sets);
         topology.counted_in.resize_with(topology.label_sets.len(), Vec::new);
         topology
     }

@@ -1,5 +1,6 @@
 //! The pods that run and stay, by node and by what they are labelled with.
 
+use super::super::Bound;
 use super::LabelsId;
 use crate::requirements::Requirements;
 use crate::snapshot::{Pod, PodName, Snapshot, StateNode};
@@ -57,12 +58,28 @@ impl<'a> LabelSets<'a> {
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, moving: &BTreeSet<&PodName>, labels: &mut LabelSets<'a>) -> Self {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        bound: &Bound<'a>,
+        moving: &BTreeSet<&PodName>,
+        labels: &mut LabelSets<'a>,
+    ) -> Self {
         let mut survey = Self::default();
-        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for state in snapshot.nodes.values() {
             let Some(node) = state.node.as_deref() else { continue };
-            places.insert(state.node_name().unwrap_or_default(), survey.nodes.len());
+            let pods = bound.get(state.node_name().unwrap_or_default()).into_iter().flatten();
+            let pods = pods.filter(|pod| !moving.contains(&pod.name));
+            let place = survey.nodes.len();
+            let mut counts: BTreeMap<LabelsId, u32> = BTreeMap::new();
+            for pod in pods {
+                // One that is going keeps others away until it is gone, but is not counted.
+                if !pod.affinity.required_anti.is_empty() {
+                    survey.forbidding.push((pod, place));
+                }
+                if !pod.is_terminating() {
+                    *counts.entry(labels.number(pod).0).or_default() += 1;
+                }
+            }
             survey.nodes.push(Surveyed {
                 state,
                 node,
@@ -71,20 +88,10 @@ impl<'a> Survey<'a> {
                     true => Arc::clone(state.requirements()),
                     false => Arc::new(Requirements::from_labels(node.metadata.labels.iter().flatten())),
                 },
-                pods: BTreeMap::new(),
+                pods: counts,
             });
         }
-        for pod in snapshot.pods.values().filter(|pod| !pod.is_terminal() && !moving.contains(&pod.name)) {
-            let Some(place) = pod.node_name.as_deref().and_then(|name| places.get(name)) else { continue };
-            // One that is going keeps others away until it is gone, but is not counted.
-            if !pod.affinity.required_anti.is_empty() {
-                survey.forbidding.push((pod, *place));
-            }
-            if !pod.is_terminating() {
-                let (id, _) = labels.number(pod);
-                *survey.nodes[*place].pods.entry(id).or_default() += 1;
-            }
-        }
+        survey.forbidding.sort_by_key(|(pod, _)| &pod.name);
         survey
     }
 
