@@ -568,7 +568,8 @@ fn pods_that_no_pool_can_ever_take_change_nothing_for_the_others() {
             "requiredDuringSchedulingIgnoredDuringExecution": [
                 {"topologyKey": zone, "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}}),
     ];
-    let plan = |pods: &[Value]| schedule(&world(&json!({"pools": {"default": {}}, "pods": pods})).snapshot, &settings());
+    let plan =
+        |pods: &[Value]| schedule(&world(&json!({"pools": {"default": {}}, "pods": pods})).snapshot, &settings());
     let (alone, together) = (plan(&others), plan(&[&hopeless[..], &others[..]].concat()));
     assert!(alone.unschedulable.is_empty(), "{}", render(&alone));
     assert_eq!(together.unschedulable.len(), 250);

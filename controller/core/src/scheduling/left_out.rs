@@ -1,7 +1,7 @@
 //! Why each instance type of a pool is no place for a pod: types that fail by the same rule are one entry.
 
 use super::ask::PodClass;
-use super::packing::{Bench, Packing, without_simulation};
+use super::packing::{Workbench, Packing, without_simulation};
 use super::reason::{Met, MinValuesUnmet, NoInstanceType, Refusal, TypeRule, TypesLeftOut};
 use super::sets::SetId;
 use crate::host_ports;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) fn explain(
     packing: &Packing,
     class: &PodClass<'_>,
-    bench: &mut Bench<'_, '_>,
+    bench: &mut Workbench<'_, '_>,
     set: SetId,
     min_values: Option<MinValuesUnmet>,
 ) -> Refusal {

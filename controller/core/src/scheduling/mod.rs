@@ -4,6 +4,9 @@
 //! does, the pod gives up one of its wishes and is tried again, until only what it must have is left; what then stays is a
 //! typed reason per pool.
 //!
+//! To follow one pod: [`Pass::run`], [`Pass::place_relaxing`] for its wishes, [`Pass::try_place`] for the three kinds of places,
+//! [`packing::Packing::consider`] for what it would make of a node.
+//!
 //! Little is worked out twice: pods that ask for the same are a class ([`ask`]), sets of requirements go by number
 //! ([`sets`]), what is open to a pod because of others is worked out for all nodes at once ([`topology`]), and instance
 //! types are bits of a set ([`template`]).
@@ -45,7 +48,7 @@ use bits::Bits;
 use controller_api::labels;
 use existing::ExistingNode;
 use order::Order;
-use packing::{Attempt, Bench, Misfit, Packing};
+use packing::{Attempt, Workbench, Misfit, Packing};
 use queue::Queue;
 use reservations::Reservations;
 use sets::Sets;
@@ -98,7 +101,7 @@ fn plan(snapshot: &Snapshot, settings: &Settings, is_explained: bool) -> Schedul
     if pods.is_empty() {
         return schedule;
     }
-    let moving = all.iter().map(|pod| &pod.name).collect();
+    let moving = all.iter().filter(|pod| pod.node_name.is_some()).map(|pod| &pod.name).collect();
     let mut pass = Pass::new(snapshot, settings, &pods, &moving, &mut schedule);
     pass.is_explained = is_explained;
     pass.run(&mut schedule);
@@ -150,16 +153,25 @@ type Bound<'a> = BTreeMap<&'a str, Vec<&'a Arc<Pod>>>;
 /// One run over all pods.
 struct Pass<'a> {
     settings: &'a Settings,
+    /// Pods to be placed; elsewhere a pod is its place in here.
     pods: &'a [Arc<Pod>],
+    /// The resources that some pod asks for: amounts are rows of numbers along these.
     axes: Axes,
+    /// Requirements by number.
     sets: Sets,
+    /// Which pods are where, those placed in this pass included. Its hosts are `existing`, then `packings`, in order.
     topology: Topology<'a>,
+    /// Pods that ask for the same are one class.
     classes: Vec<PodClass<'a>>,
     /// The class of each pod.
     class_of: Vec<usize>,
+    /// Nodes that are up or coming, and stay.
     existing: Vec<ExistingNode<'a>>,
+    /// Nodes planned in this pass.
     packings: Vec<Packing>,
+    /// In which order those are offered a pod.
     order: Order,
+    /// Pools that nodes can be planned from, in the order in which they are tried.
     templates: Vec<Template<'a>>,
     /// What each template's pool may still add.
     remaining: Vec<Remaining>,
@@ -353,7 +365,7 @@ impl<'a> Pass<'a> {
             }
             let packing = &packings[index];
             let template = &mut templates[packing.template];
-            let mut bench = Bench { sets, topology, template, reservations };
+            let mut bench = Workbench { sets, topology, template, reservations };
             if let Ok(addition) = packing.consider(attempt, &mut bench, MinValuesPolicy::Strict) {
                 found = Some((place, index, addition));
                 break;
@@ -408,7 +420,7 @@ impl<'a> Pass<'a> {
         let types = types_within_limits(template, &self.remaining[index])?;
         let packing = Packing::open(index, template, types, topology.next_host(), &self.axes);
         let attempt = Attempt { class: &classes[class], ask, openings, reach };
-        let mut bench = Bench { sets, topology, template, reservations };
+        let mut bench = Workbench { sets, topology, template, reservations };
         let considered = packing.consider(attempt, &mut bench, self.settings.min_values_policy);
         Ok((packing, considered))
     }
@@ -492,7 +504,7 @@ impl<'a> Pass<'a> {
         };
         let Self { sets, topology, templates, reservations, classes, .. } = self;
         let attempt = Attempt { class: &classes[class], ask, openings: openings.unwrap_or(&nothing), reach };
-        let mut bench = Bench { sets, topology, template: &mut templates[index], reservations };
+        let mut bench = Workbench { sets, topology, template: &mut templates[index], reservations };
         packing.explain(attempt, &mut bench, misfit)
     }
 
@@ -572,12 +584,7 @@ fn usable_pools<'a>(snapshot: &'a Snapshot, schedule: &mut Schedule) -> Vec<&'a 
 }
 
 /// Nodes that stay, those that are up before those that are coming, then by name.
-fn existing<'a>(
-    snapshot: &'a Snapshot,
-    bound: &Bound<'a>,
-    daemons: &[Pod],
-    axes: &Axes,
-) -> Vec<ExistingNode<'a>> {
+fn existing<'a>(snapshot: &'a Snapshot, bound: &Bound<'a>, daemons: &[Pod], axes: &Axes) -> Vec<ExistingNode<'a>> {
     let staying = snapshot.nodes.values().filter(|node| !node.is_marked_for_deletion());
     let mut nodes: Vec<ExistingNode<'a>> = staying
         .map(|node| {

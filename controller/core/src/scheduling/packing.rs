@@ -84,8 +84,8 @@ pub enum ReservedMisfit {
     WouldBeLost,
 }
 
-/// What is shared by all nodes being packed.
-pub(super) struct Bench<'b, 'a> {
+/// What is shared by all nodes being packed, and changes as they are.
+pub(super) struct Workbench<'b, 'a> {
     pub(super) sets: &'b mut Sets,
     pub(super) topology: &'b mut Topology<'a>,
     pub(super) template: &'b mut Template<'a>,
@@ -127,7 +127,7 @@ impl Packing {
     pub(super) fn consider(
         &self,
         attempt: Attempt<'_, '_>,
-        bench: &mut Bench<'_, '_>,
+        bench: &mut Workbench<'_, '_>,
         policy: MinValuesPolicy,
     ) -> Result<Addition, Misfit> {
         let Attempt { class, ask, openings, reach } = attempt;
@@ -146,22 +146,25 @@ impl Packing {
         }
         let labelled = bench.sets.together(self.set, ask.split.set).ok_or(Misfit::Labels)?;
         let mut misfit = None;
-        let mut places: Vec<SetId> = vec![labelled];
-        if !class.volumes.is_empty() {
+        let (anywhere, reachable);
+        let places: &[SetId] = if class.volumes.is_empty() {
+            anywhere = [labelled];
+            &anywhere
+        } else {
             let named = class.volumes.iter().filter(|place| self.is_called(place.hostname.as_ref()));
-            places = named.filter_map(|place| bench.sets.together(labelled, place.set)).collect();
-        }
+            reachable = named.filter_map(|place| bench.sets.together(labelled, place.set)).collect::<Vec<_>>();
+            &reachable
+        };
         for place in places {
-            let choices = bench.topology.choices(bench.sets, openings, place, reach);
-            let choices = match choices {
+            let choices = match bench.topology.choices(bench.sets, openings, *place, reach) {
                 Ok(choices) => choices,
                 Err(closed) => {
                     misfit.get_or_insert(Misfit::Topology(closed));
                     continue;
                 }
             };
-            for choice in choices {
-                let domains = choice.iter().try_fold(place, |set, domains| bench.sets.together(set, *domains));
+            for choice in choices.iter() {
+                let domains = choice.iter().try_fold(*place, |set, domains| bench.sets.together(set, *domains));
                 let considered = domains.ok_or(Misfit::Labels).and_then(|set| self.narrow(set, class, bench, policy));
                 match considered {
                     Ok(addition) => return Ok(addition),
@@ -182,7 +185,7 @@ impl Packing {
         &self,
         set: SetId,
         class: &PodClass<'_>,
-        bench: &mut Bench<'_, '_>,
+        bench: &mut Workbench<'_, '_>,
         policy: MinValuesPolicy,
     ) -> Result<Addition, Misfit> {
         let template = &mut *bench.template;
@@ -272,7 +275,7 @@ impl Packing {
         options: &Options,
         types: &Bits,
         held: Option<&BTreeSet<String>>,
-        bench: &Bench<'_, '_>,
+        bench: &Workbench<'_, '_>,
     ) -> Option<MinValuesUnmet> {
         if !options.has_min_values || !bench.template.keeps_min_values {
             return None;
@@ -289,9 +292,9 @@ impl Packing {
     }
 
     /// The misfit with all its facts. Costs a look at every type, so it is asked for only where the answer is told.
-    pub(super) fn explain(&self, attempt: Attempt<'_, '_>, bench: &mut Bench<'_, '_>, misfit: Misfit) -> Refusal {
+    pub(super) fn explain(&self, attempt: Attempt<'_, '_>, bench: &mut Workbench<'_, '_>, misfit: Misfit) -> Refusal {
         let Attempt { class, ask, .. } = attempt;
-        let clash = |bench: &Bench<'_, '_>, wanted: &Requirements| {
+        let clash = |bench: &Workbench<'_, '_>, wanted: &Requirements| {
             let allow = crate::requirements::AllowUndefined::WellKnown;
             let mut present = Requirements::clone(bench.sets.get(self.set));
             present.add(Requirement::equals(labels::HOSTNAME_LABEL, placeholder(self.host)));

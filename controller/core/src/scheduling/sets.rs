@@ -89,9 +89,8 @@ impl Sets {
     fn narrow_labels(&mut self, requirements: &Requirements) -> Narrow {
         let is_narrow = |r: &&Requirement| !r.is_complement() && (1..=FEW_VALUES).contains(&r.values().len());
         let narrow = requirements.iter().filter(is_narrow);
-        let mut narrow: Narrow = narrow
-            .map(|r| (self.word(r.key()), r.values().iter().map(|value| self.word(value)).collect()))
-            .collect();
+        let mut narrow: Narrow =
+            narrow.map(|r| (self.word(r.key()), r.values().iter().map(|value| self.word(value)).collect())).collect();
         narrow.sort_unstable();
         narrow
     }

@@ -8,6 +8,9 @@ use crate::catalog::CapacityType;
 use crate::requirement::{Operator, Requirement};
 use crate::requirements::Requirements;
 use controller_api::labels;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// At most this many combinations of domains are tried on one node. Six zones in three markets are 18; a label with
 /// hundreds of values would make every pod that fits nowhere cost hundreds of looks at every instance type.
@@ -42,7 +45,7 @@ pub(in super::super) struct Bounds<'b> {
 }
 
 /// Whether only the emptiest of the domains will do that a node may be in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Reach {
     /// Only those.
     Emptiest,
@@ -59,7 +62,12 @@ pub(in super::super) struct Closed(pub(in super::super) usize);
 pub(in super::super) struct Openings {
     hosts: Vec<(usize, HostRule)>,
     keys: Vec<OpenKey>,
+    /// Choices by the set of the node, as one pod is offered many nodes of few different sets.
+    choices: RefCell<BTreeMap<(SetId, Reach), Choices>>,
 }
+
+/// What a planned node could become for the pod, or the constraint that leaves nothing.
+type Choices = Result<Rc<[Choice]>, Closed>;
 
 /// What is asked of a host by itself.
 enum HostRule {
@@ -153,15 +161,26 @@ impl Topology<'_> {
         filled.any(|(host, _)| key.name_of(host).is_some_and(|name| wanted.has(name)))
     }
 
-    /// What a planned node of the set would have to be for the pod: each answer names domains for every label, those with the fewest pods
-    /// first, equals by name (markets in the order in which launches prefer them). At least one answer.
+    /// What a planned node of the set would have to be for the pod: each answer names domains for every label, those with the
+    /// fewest pods first, equals by name (markets in the order in which launches prefer them). At least one answer.
+    ///
+    /// Nothing may have been placed since the openings were worked out.
     pub(in super::super) fn choices(
         &mut self,
         sets: &mut Sets,
         openings: &Openings,
         set: SetId,
         reach: Reach,
-    ) -> Result<Vec<Choice>, Closed> {
+    ) -> Choices {
+        if let Some(known) = openings.choices.borrow().get(&(set, reach)) {
+            return known.clone();
+        }
+        let choices = self.find_choices(sets, openings, set, reach);
+        openings.choices.borrow_mut().insert((set, reach), choices.clone());
+        choices
+    }
+
+    fn find_choices(&mut self, sets: &mut Sets, openings: &Openings, set: SetId, reach: Reach) -> Choices {
         let mut choices: Vec<Choice> = vec![Vec::new()];
         for open in &openings.keys {
             let domains = self.domains_open(sets, open, set, reach)?;
@@ -173,7 +192,7 @@ impl Topology<'_> {
                 .take(MAX_CHOICES)
                 .collect();
         }
-        Ok(choices)
+        Ok(choices.into())
     }
 
     /// Whether the host by itself will do, wherever it comes up.
