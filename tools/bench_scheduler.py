@@ -127,7 +127,7 @@ def pool():
     return {
         "metadata": {"name": "default"},
         "spec": {
-            "limits": {"cpu": "10000000", "memory": "10000000Gi"},
+            "limits": {"cpu": "1000000000", "memory": "1000000000Gi"},
             "disruption": {"consolidateAfter": "0s"},
             "template": {
                 "spec": {
