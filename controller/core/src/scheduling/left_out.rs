@@ -1,7 +1,7 @@
 //! Why each instance type of a pool is no place for a pod: types that fail by the same rule are one entry.
 
 use super::ask::PodClass;
-use super::packing::{Workbench, Packing, without_simulation};
+use super::packing::{Packing, Workbench, without_simulation};
 use super::reason::{Met, MinValuesUnmet, NoInstanceType, Refusal, TypeRule, TypesLeftOut};
 use super::sets::SetId;
 use crate::host_ports;

@@ -48,7 +48,7 @@ use bits::Bits;
 use controller_api::labels;
 use existing::ExistingNode;
 use order::Order;
-use packing::{Attempt, Workbench, Misfit, Packing};
+use packing::{Attempt, Misfit, Packing, Workbench};
 use queue::Queue;
 use reservations::Reservations;
 use sets::Sets;
