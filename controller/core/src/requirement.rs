@@ -178,6 +178,8 @@ impl Requirement {
         }
         match (self.complement, other.complement) {
             (true, true) => true,
+            // The shorter list is looked up in the longer.
+            (false, false) if self.values.len() > other.values.len() => other.intersects(self),
             (false, _) => self.values.iter().any(|value| self.within_bounds(value) && other.has(value)),
             (true, false) => other.values.iter().any(|value| other.within_bounds(value) && self.has(value)),
         }

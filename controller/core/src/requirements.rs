@@ -78,6 +78,19 @@ impl Requirements {
         }
     }
 
+    /// The same narrowed by all of `other`, without a copy of the values that this takes away: a pool may list thousands.
+    #[must_use]
+    pub fn narrowed_by(&self, other: &Self) -> Self {
+        let untouched = self.0.iter().filter(|(key, _)| !other.0.contains_key(*key));
+        let mut both: BTreeMap<String, Requirement> =
+            untouched.map(|(key, requirement)| (key.clone(), requirement.clone())).collect();
+        for (key, requirement) in &other.0 {
+            let narrowed = self.0.get(key).map_or_else(|| requirement.clone(), |own| requirement.intersection(own));
+            both.insert(key.clone(), narrowed);
+        }
+        Self(both)
+    }
+
     /// The same narrowed by `requirement`.
     #[must_use]
     pub fn with(mut self, requirement: Requirement) -> Self {

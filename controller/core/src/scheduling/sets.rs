@@ -77,11 +77,7 @@ impl Sets {
             return *known;
         }
         let (a, b) = (Rc::clone(self.get(present)), Rc::clone(self.get(wanted)));
-        let both = a.is_compatible(&b, AllowUndefined::WellKnown).then(|| {
-            let mut both = (*a).clone();
-            both.add_all(&b);
-            self.number(both)
-        });
+        let both = a.is_compatible(&b, AllowUndefined::WellKnown).then(|| self.number(a.narrowed_by(&b)));
         self.together.insert((present, wanted), both);
         both
     }
