@@ -100,7 +100,7 @@ contract: build ## fake-kube beside a genuine control plane: request sequences, 
 	$(TRYSQUARE) contract
 
 ##@ With genuine clients (kubectl, AWS CLI, boto3, Chromium; needs Go, Python, Node.js)
-.PHONY: clients guide kubectl-test clients-test clients-smoke bench-fake-ec2 report-test
+.PHONY: clients guide kubectl-test clients-test clients-smoke fuzz bench-fake-ec2 report-test
 clients: ## Make kubectl, the AWS CLI and boto3, once, and print where they are
 	tools/clients.sh
 
@@ -116,6 +116,9 @@ clients-test: build ## fake-ec2 as boto3 and the AWS command line see it
 
 clients-smoke: build ## One script for each client (boto3, AWS CLI, Go, JavaScript, Rust) against fake-ec2, on both SQS protocols
 	FAKE_EC2=$(CARGO_TARGET_DIR)/debug/fake-ec2 python3 fake-ec2/tests/clients/smoke/run.py
+
+fuzz: ## Send fake-ec2 what libFuzzer makes of seeds, for SECONDS [20] with each of two targets, on stable Rust
+	tools/fuzz.sh $(or $(SECONDS),20)
 
 bench-fake-ec2: ## fake-ec2's requests per second beside moto_server's, its cost in a large account, start and memory; FORMAT=json for programs
 	@moto=$$(tools/python.sh "moto[server]==$(MOTO)")/moto_server; \
@@ -155,22 +158,27 @@ permissions-sample: build ## The same of all policies, and of six rules of the r
 	$(TRYSQUARE) permissions --check --of iam
 	$(TRYSQUARE) permissions --check --of rbac --sample 6
 
-.PHONY: images images-twice images-test
+.PHONY: images image-fake-ec2 images-twice images-test
 images: ## The images controller, fake-ec2 and trysquare, FROM scratch, into target/images and Docker, with their sizes
 	tools/images.py
+
+image-fake-ec2: ## The image fake-ec2 alone
+	tools/images.py fake-ec2
 
 images-twice: ## Prove that another checkout of this commit gives the same images to the byte
 	tools/images-twice.sh
 
 images-test: images ## Every image in containers: read-only, signals, names, boto3, testcontainers (needs Docker)
 	PATH="$$(tools/clients.sh):$$PATH" python3 -m pytest --quiet -p no:cacheprovider deploy/images/tests
-	cargo test --locked --manifest-path deploy/images/tests/testcontainers-rust/Cargo.toml
+	for what in "--lib testcontainers" "--doc testcontainers" "--test testcontainers"; do \
+		cargo test --locked --package fake-ec2 --features testcontainers $$what || exit 1; \
+	done
 
 ##@ Continuous integration
 .PHONY: ci
 # Where no image registry is reachable; elsewhere kind has its own.
 ci: KIND_IMAGE = trysquare-node:$(KUBERNETES)
-ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test clients-smoke report-test guide contract chart-test permissions-sample deploy-readme apiserver kind-image kind images-test ## What CI runs, in order, stopping at the first failure
+ci: lint cloud-lint cloud-test demo twice test kubectl-test clients-test clients-smoke fuzz report-test guide contract chart-test permissions-sample deploy-readme apiserver kind-image kind images-test ## What CI runs, in order, stopping at the first failure
 
 ##@ Help
 .PHONY: help

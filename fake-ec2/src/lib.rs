@@ -38,6 +38,8 @@ mod lenient;
 mod server;
 mod socket;
 mod state;
+#[cfg(feature = "testcontainers")]
+pub mod testcontainers;
 mod waiting;
 mod wire;
 

@@ -17,7 +17,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -54,8 +53,8 @@ pub struct SocketOptions {
     pub body_timeout: Duration,
     /// For a client to take the next part of an answer; one that has stopped reading is let go.
     pub answer_timeout: Duration,
-    /// Further host names and addresses under which the control API answers: a container's or a service's. Loopback names and
-    /// the address a client has connected to are always good.
+    /// Further host names under which the control API answers: a container's or a service's. Loopback names and addresses are
+    /// always good.
     pub control_hosts: Vec<String>,
 }
 
@@ -124,14 +123,13 @@ fn is_of_client(error: &io::Error) -> bool {
 
 impl Server {
     async fn connection(self: Arc<Self>, stream: TcpStream) {
-        let Ok(local) = stream.local_addr() else { return };
         // An answer is written at once; waiting to join it with a next one costs a client 40 ms.
         let _ = stream.set_nodelay(true);
         let head_timeout = self.options.head_timeout;
         let stream = Patient { stream, patience: self.options.answer_timeout, waiting: None };
         let service = service_fn(move |request| {
             let server = self.clone();
-            async move { server.answer(local, request).await }
+            async move { server.answer(request).await }
         });
         let mut protocol = http1::Builder::new();
         protocol.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(MAX_HEAD_BYTES);
@@ -140,7 +138,7 @@ impl Server {
         }
     }
 
-    async fn answer(&self, local: SocketAddr, request: Request<Incoming>) -> Result<Response<Cut>, Broken> {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Cut>, Broken> {
         let (head, body) = request.into_parts();
         let limit = control_http::max_body_bytes(&head.method, head.uri.path());
         let protocol = wire::protocol_of(&head.uri, &head.headers);
@@ -155,7 +153,7 @@ impl Server {
         };
         let request = Request::from_parts(head, body);
         if control_http::concerns(request.uri().path()) {
-            let door = Door { local, hosts: &self.options.control_hosts };
+            let door = Door { hosts: &self.options.control_hosts };
             return Ok(control_http::answer(&self.ec2, Some(&door), &request).await.map(Cut::whole));
         }
         match self.ec2.exchange(request).await {

@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// Offer these instance families alone, such as m5,c7g [default: the whole catalogue].
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     pub(crate) families: Vec<String>,
-    /// A further host name or address under which /_trysquare/ answers, such as a container's; may be repeated.
+    /// A further host name under which /_trysquare/ answers, such as a container's; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) control_host: Vec<String>,
     /// How much to tell on standard error; info is a line for each call.

@@ -1,1 +1,0 @@
-//! Nothing but tests; see tests/.
