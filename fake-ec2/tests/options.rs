@@ -127,6 +127,33 @@ async fn launch_options_are_looked_at_when_an_instance_is_launched() {
         let refused = account.refused("RunInstances", &launch(&account, &image, &more)).await;
         assert_eq!(refused, (400, code.into()), "{more:?}");
     }
+    for (name, value, code) in [
+        ("KeyName", "nobody", "InvalidKeyPair.NotFound"),
+        ("MetadataOptions.HttpTokens", "maybe", "InvalidParameterValue"),
+        ("MetadataOptions.HttpEndpoint", "on", "InvalidParameterValue"),
+        ("MetadataOptions.HttpPutResponseHopLimit", "65", "InvalidParameterValue"),
+        ("Placement.Tenancy", "odd", "InvalidParameterValue"),
+        ("CreditSpecification.CpuCredits", "lots", "InvalidParameterValue"),
+        ("CapacityReservationSpecification.CapacityReservationPreference", "never", "InvalidParameterValue"),
+        ("TagSpecification.1.ResourceType", "bucket", "InvalidParameterValue"),
+        ("NetworkInterface.1.DeviceIndex", "0", "InvalidParameterCombination"),
+    ] {
+        let refused = account.refused("RunInstances", &launch(&account, &image, &[(name, value)])).await;
+        assert_eq!(refused, (400, code.into()), "{name} {value}");
+    }
+    for (name, value, code) in [
+        ("VolumeSize", "0", "InvalidParameterValue"),
+        ("VolumeType", "gp9", "UnknownVolumeType"),
+        ("VolumeType", "io1", "MissingParameter"),
+    ] {
+        let name = format!("BlockDeviceMapping.1.Ebs.{name}");
+        let device = [("BlockDeviceMapping.1.DeviceName", "/dev/sdb"), (name.as_str(), value)];
+        let refused = account.refused("RunInstances", &launch(&account, &image, &device)).await;
+        assert_eq!(refused, (400, code.into()), "{name} {value}");
+    }
+    let hibernates = [("HibernationOptions.Configured", "true"), ("InstanceType", "m5.metal")];
+    let refused = account.refused("RunInstances", &launch(&account, &image, &hibernates)).await;
+    assert_eq!(refused, (400, "UnsupportedHibernationConfiguration".into()));
     let missing = [("NetworkInterface.1.NetworkInterfaceId", "eni-0123456789abcdef0")];
     let refused = account.refused("RunInstances", &through_interface(&account, &image, &missing)).await;
     assert_eq!(refused, (400, "InvalidNetworkInterfaceID.NotFound".into()));

@@ -7,6 +7,7 @@ use super::instance::{Instance, InstanceProfileReference, NetworkInterface, Stat
 use super::launch_template::{BlockDevice, LaunchSpecification, NetworkInterfaceSpecification};
 use super::network::Subnet;
 use super::spot_request::{SpotRequest, SpotState};
+use super::volume::check_device;
 use super::{Cloud, after, check_id, launch_options, tags};
 use crate::error::ApiError;
 use jiff::Timestamp;
@@ -88,6 +89,10 @@ impl Cloud {
         }
         let subnet = self.launch_subnet(specification)?;
         self.check_options(specification, own, subnet)?;
+        if !specification.block_devices.is_empty() {
+            // Of what a mapping leaves out the image decides.
+            image.devices(&specification.block_devices).iter().try_for_each(check_device)?;
+        }
         let groups = self.launch_groups(specification, subnet)?;
         let profile = self.launch_profile(specification)?;
         if !offering.zones.contains(&subnet.zone.as_str()) {

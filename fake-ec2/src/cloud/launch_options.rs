@@ -11,7 +11,7 @@ use crate::error::ApiError;
 impl Cloud {
     /// Refuses options that the type, the subnet or the account does not have.
     // fidelity: documented(EC2 API Reference, Placement, InstanceNetworkInterfaceSpecification; Error codes: InvalidHostID.NotFound,
-    // UnsupportedOperation)
+    // InvalidKeyPair.NotFound, UnsupportedHibernationConfiguration, UnsupportedOperation)
     pub(super) fn check_options(
         &self,
         specification: &LaunchSpecification,
@@ -20,6 +20,14 @@ impl Cloud {
     ) -> Result<(), ApiError> {
         let rest = &specification.rest;
         check_cores(specification, own)?;
+        if let Some(name) = specification.key_name.as_ref().filter(|name| !self.key_pairs.contains_key(*name)) {
+            let message = format!("The key pair '{name}' does not exist");
+            return Err(ApiError::client("InvalidKeyPair.NotFound", message));
+        }
+        if rest.get("HibernationOptions.Configured") == Some("true") && !Facts::of(own).hibernation {
+            let message = format!("Hibernation is not supported for the instance type {}.", own.name);
+            return Err(ApiError::client("UnsupportedHibernationConfiguration", message));
+        }
         if let Some(zone_id) = rest.get("Placement.AvailabilityZoneId").filter(|id| *id != subnet.zone_id) {
             let message = format!("The specified subnet {} is not in the Availability Zone {zone_id}.", subnet.id);
             return Err(ApiError::invalid_value(message));
@@ -80,7 +88,7 @@ pub(super) fn is_named_by_id(specification: &LaunchSpecification, subnet: &Subne
 
 /// Cores and threads of each, as the launch or the type has them.
 // fidelity: documented(EC2 User Guide, CPU options: each type lists its valid cores and threads)
-pub(crate) fn cores(specification: &LaunchSpecification, own: &'static InstanceType) -> (u32, u32) {
+fn cores(specification: &LaunchSpecification, own: &'static InstanceType) -> (u32, u32) {
     let asked = |name| specification.rest.get(name).and_then(|text| text.parse().ok());
     let facts = Facts::of(own);
     let cores = asked("CpuOptions.CoreCount").unwrap_or(facts.default_cores);
@@ -89,6 +97,11 @@ pub(crate) fn cores(specification: &LaunchSpecification, own: &'static InstanceT
 
 fn check_cores(specification: &LaunchSpecification, own: &'static InstanceType) -> Result<(), ApiError> {
     let facts = Facts::of(own);
+    let given = |name| specification.rest.get(name).is_some();
+    if given("CpuOptions.CoreCount") != given("CpuOptions.ThreadsPerCore") {
+        let message = "CpuOptions: CoreCount and ThreadsPerCore must be specified together.";
+        return Err(ApiError::client("InvalidParameterCombination", message));
+    }
     let (cores, threads) = cores(specification, own);
     for (name, number, valid) in
         [("CoreCount", cores, &facts.valid_cores), ("ThreadsPerCore", threads, &facts.valid_threads)]

@@ -98,6 +98,7 @@ pub(super) fn requested(
     let mut requested = specification::read(query)?;
     requested.subnet_id = query.owned("SubnetId");
     read_address(query, &mut requested)?;
+    check_interfaces(&requested)?;
     let (id, name) = (query.text("LaunchTemplate.LaunchTemplateId"), query.text("LaunchTemplate.LaunchTemplateName"));
     let version = query.text("LaunchTemplate.Version");
     if id.is_none() && name.is_none() {
@@ -120,4 +121,21 @@ fn read_address(query: &Query<'_>, requested: &mut LaunchSpecification) -> Resul
     }
     requested.private_ip = Some(address);
     Ok(())
+}
+
+// fidelity: documented(EC2 API Reference, RunInstances: with network interfaces, subnet and security groups are named there);
+// the sentences as commonly seen
+fn check_interfaces(requested: &LaunchSpecification) -> Result<(), ApiError> {
+    if requested.network_interfaces.is_empty() {
+        return Ok(());
+    }
+    let own = if requested.subnet_id.is_some() {
+        "subnet ID"
+    } else if !requested.security_group_ids.is_empty() || !requested.security_group_names.is_empty() {
+        "security groups"
+    } else {
+        return Ok(());
+    };
+    let message = format!("Network interfaces and an instance-level {own} may not be specified on the same request");
+    Err(ApiError::client("InvalidParameterCombination", message))
 }

@@ -10,6 +10,10 @@ use crate::wire::query::Query;
 use crate::wire::xml::Xml;
 use std::net::Ipv4Addr;
 
+/// What a launch makes that can have tags.
+// fidelity: documented(EC2 API Reference, LaunchTemplateTagSpecificationRequest and RunInstances: ResourceType)
+const TAGGABLE: [&str; 5] = ["elastic-gpu", "instance", "network-interface", "spot-instances-request", "volume"];
+
 const MARKETS: [&str; 3] = ["spot", "capacity-block", "interruptible-capacity-reservation"];
 
 /// Members that are told again, and read where they matter.
@@ -68,6 +72,10 @@ pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
     specification.block_devices = read_devices(query)?;
     for part in query.structures("TagSpecification") {
         let resource = part.required("ResourceType")?.to_owned();
+        if !TAGGABLE.contains(&resource.as_str()) {
+            let message = format!("'{resource}' is not a valid taggable resource type for this operation.");
+            return Err(ApiError::invalid_value(message));
+        }
         specification.tags.entry(resource).or_default().extend(part.tags("Tag")?);
     }
     if let Some(part) = query.structure("InstanceRequirements") {
@@ -103,24 +111,38 @@ pub(super) fn read_host(query: &Query<'_>) -> Result<Members, ApiError> {
 }
 
 /// Options of which only some values are right.
-// fidelity: documented(EC2 API Reference, CpuOptionsRequest, InstanceMaintenanceOptionsRequest, PrivateDnsNameOptionsRequest,
+// fidelity: documented(EC2 API Reference, CapacityReservationSpecification, CpuOptionsRequest, CreditSpecificationRequest,
+// InstanceMetadataOptionsRequest, Placement, InstanceMaintenanceOptionsRequest, PrivateDnsNameOptionsRequest,
 // InstanceNetworkPerformanceOptionsRequest)
 fn check_options(query: &Query<'_>) -> Result<(), ApiError> {
     for (name, known) in [
-        ("CpuOptions.AmdSevSnp", &["enabled", "disabled"][..]),
+        (
+            "CapacityReservationSpecification.CapacityReservationPreference",
+            &["capacity-reservations-only", "open", "none"][..],
+        ),
+        ("CpuOptions.AmdSevSnp", &["enabled", "disabled"]),
         ("CpuOptions.NestedVirtualization", &["enabled", "disabled"]),
+        ("CreditSpecification.CpuCredits", &["standard", "unlimited"]),
         ("MaintenanceOptions.AutoRecovery", &["default", "disabled"]),
+        ("MetadataOptions.HttpEndpoint", &["enabled", "disabled"]),
+        ("MetadataOptions.HttpProtocolIpv6", &["enabled", "disabled"]),
+        ("MetadataOptions.HttpTokens", &["optional", "required"]),
+        ("MetadataOptions.InstanceMetadataTags", &["enabled", "disabled"]),
         ("NetworkPerformanceOptions.BandwidthWeighting", &["default", "vpc-1", "ebs-1"]),
+        ("Placement.Tenancy", &["default", "dedicated", "host"]),
         ("PrivateDnsNameOptions.HostnameType", &["ip-name", "resource-name"]),
     ] {
         query.choice(name, known)?;
     }
-    let (cores, threads): (Option<u32>, Option<u32>) =
-        (query.number("CpuOptions.CoreCount")?, query.number("CpuOptions.ThreadsPerCore")?);
-    if cores.is_some() != threads.is_some() {
-        let message = "CpuOptions: CoreCount and ThreadsPerCore must be specified together.";
-        return Err(ApiError::client("InvalidParameterCombination", message));
+    match query.number::<u32>("MetadataOptions.HttpPutResponseHopLimit")? {
+        Some(limit) if !(1..=64).contains(&limit) => {
+            let message = format!("Value ({limit}) for parameter HttpPutResponseHopLimit is invalid. Expected 1 to 64");
+            return Err(ApiError::invalid_value(message));
+        }
+        _ => {}
     }
+    query.number::<u32>("CpuOptions.CoreCount")?;
+    query.number::<u32>("CpuOptions.ThreadsPerCore")?;
     query.boolean("PrivateDnsNameOptions.EnableResourceNameDnsARecord")?;
     query.boolean("PrivateDnsNameOptions.EnableResourceNameDnsAAAARecord")?;
     Ok(())
