@@ -258,6 +258,8 @@ fn an_account_in_a_file_goes_on_where_it_ended() {
     });
     assert!(saved);
     let _ = again.child.kill();
+    // Until it is gone the file is taken.
+    let _ = again.child.wait();
     let mut third = Running::start(&["--families", "m5", "--format", "json", "--state", &file]);
     let (url, third_start) = started(&mut third);
     assert!(queues(&url).contains("/late</QueueUrl>"));
