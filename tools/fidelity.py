@@ -21,8 +21,8 @@ A request with one of them is carried out as if it were not there (some are told
 the log says so at level info. Any other parameter
 that is not known is refused.
 
-| action, or what reads it | parameters |
-|---|---|
+| action, or what reads it | parameters | why |
+|---|---|---|
 """
 KUBE = """
 ## fake-kube: accepted differences ({count})
@@ -81,17 +81,17 @@ def marks(path):
 
 
 def ignored():
-    """Every (reader, parameters) of `Query::ignore` and `Query::keep`."""
+    """Every (reader, reason, parameters) of `Query::ignore` and `Query::keep`."""
     found = {}
     for path in sorted((SOURCE / "actions").rglob("*.rs")):
         text = path.read_text()
-        for call in re.finditer(r"\.(?:ignore|keep)\(&\[(.*?)\]\)", text, re.S):
+        for call in re.finditer(r'\.(?:ignore|keep)\(\s*"([^"]+)",\s*&\[(.*?)\],?\s*\)', text, re.S):
             function = re.findall(r"\bfn (\w+)", text[: call.start()])[-1]
             action = "".join(word.capitalize() for word in function.split("_"))
             is_action = re.search(rf'"{action}"', "".join(file.read_text() for file in path.parent.glob("*.rs")))
             reader = action if is_action else f"`{path.relative_to(SOURCE).as_posix()}`, `{function}`"
-            found.setdefault(reader, set()).update(re.findall(r'"([^"]+)"', call[1]))
-    return sorted((reader, sorted(names)) for reader, names in found.items())
+            found.setdefault((reader, call[1]), set()).update(re.findall(r'"([^"]+)"', call[2]))
+    return sorted((reader, reason, sorted(names)) for (reader, reason), names in found.items())
 
 
 def accepted():
@@ -122,9 +122,9 @@ def document():
         for page, sentence, file in sorted(found):
             text += "| {} | {} | `{}` |\n".format(*(cell.replace("|", "\\|") for cell in (sentence, page or "–", file)))
     rows = ignored()
-    text += IGNORED.format(count=sum(len(names) for _, names in rows))
-    for reader, names in rows:
-        text += f"| {reader} | {', '.join(names)} |\n"
+    text += IGNORED.format(count=sum(len(names) for _, _, names in rows))
+    for reader, reason, names in rows:
+        text += f"| {reader} | {', '.join(names)} | {reason} |\n"
     rows = accepted()
     text += KUBE.format(count=len(rows))
     for reason, places, sequences in rows:

@@ -238,6 +238,7 @@ pub(crate) fn add_role(cloud: &mut Cloud, now: Timestamp, name: &str, service: &
         tags: Tags::new(),
         inline_policies: BTreeMap::new(),
         attached_policies: BTreeSet::new(),
+        permissions_boundary: None,
     };
     cloud.identity.roles.insert(name, role);
     arn

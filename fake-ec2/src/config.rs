@@ -118,7 +118,7 @@ impl Default for Pace {
     }
 }
 
-/// Account quotas. vCPUs are not limited unless set; fleets as AWS limits them by default.
+/// Account quotas. vCPUs are not limited unless set; fleets and networks as AWS limits them by default.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// vCPUs of running on-demand instances of the standard families (A, C, D, H, I, M, R, T and Z).
@@ -134,6 +134,53 @@ pub struct Limits {
     pub target_capacity_of_a_fleet: u32,
     /// Units of all fleets of type maintain and request.
     pub target_capacity_of_all_fleets: u32,
+    /// What networks are made of.
+    #[serde(default)]
+    pub network: NetworkLimits,
+}
+
+/// Quotas of VPCs and what is in them.
+// fidelity: documented(VPC User Guide, Quotas: the defaults; as many internet gateways as VPCs); network interfaces, 5,000 on
+// AWS, are not limited unless set
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkLimits {
+    /// VPCs in the region.
+    pub vpcs: u32,
+    /// Subnets of one VPC.
+    pub subnets_per_vpc: u32,
+    /// IPv4 ranges of one VPC.
+    pub cidr_blocks_per_vpc: u32,
+    /// Security groups in the region.
+    pub security_groups: u32,
+    /// Rules of one security group in each direction, for IPv4 and for IPv6.
+    pub rules_per_security_group: u32,
+    /// Security groups of one network interface.
+    pub security_groups_per_interface: u32,
+    /// Route tables of one VPC.
+    pub route_tables_per_vpc: u32,
+    /// Routes of one route table, its VPC's own not counted.
+    pub routes_per_route_table: u32,
+    /// Internet gateways in the region.
+    pub internet_gateways: u32,
+    /// Network interfaces in the region, those of instances among them.
+    pub network_interfaces: Option<u32>,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            vpcs: 5,
+            subnets_per_vpc: 200,
+            cidr_blocks_per_vpc: 5,
+            security_groups: 2_500,
+            rules_per_security_group: 60,
+            security_groups_per_interface: 5,
+            route_tables_per_vpc: 200,
+            routes_per_route_table: 500,
+            internet_gateways: 5,
+            network_interfaces: None,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -146,6 +193,7 @@ impl Default for Limits {
             fleets: 1_000,
             target_capacity_of_a_fleet: 10_000,
             target_capacity_of_all_fleets: 100_000,
+            network: NetworkLimits::default(),
         }
     }
 }

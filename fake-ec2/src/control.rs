@@ -15,7 +15,7 @@ use crate::cloud::queue::Draft;
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup};
 use crate::cloud::roles::NewRole;
 use crate::cloud::spot_request::SpotRequest;
-use crate::cloud::stack::StackRequest;
+use crate::cloud::stack::{StackOptions, StackRequest};
 use crate::cloud::tags::Tags;
 use crate::cloud::throttle::Throttling;
 use crate::cloud::{Cloud, bus};
@@ -329,6 +329,7 @@ impl Control {
         capabilities: &[&str],
     ) -> Result<BTreeMap<String, String>, ApiError> {
         let request = StackRequest {
+            options: StackOptions::default(),
             template: template.into(),
             parameters: parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             capabilities: capabilities.iter().map(|capability| (*capability).to_owned()).collect(),

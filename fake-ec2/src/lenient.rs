@@ -4,11 +4,9 @@ use crate::cloud::Cloud;
 use crate::cloud::catalogue::InstanceType;
 use crate::cloud::check_id;
 use crate::cloud::image::Image;
-use crate::cloud::tags::Tags;
 use crate::config::Profile;
 use crate::wire::{Call, Payload, Service};
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// What there is before the first request: a default VPC with a subnet in each zone.
 pub(crate) fn furnish(cloud: &mut Cloud) {
@@ -38,24 +36,11 @@ pub(crate) fn admit(cloud: &mut Cloud, now: Timestamp, call: &Call) {
 fn made_up(id: &str, architecture: &str, account: &str, now: Timestamp) -> Image {
     Image {
         id: id.into(),
-        name: format!("made-up-{id}"),
         architecture: architecture.into(),
-        owner_id: account.into(),
-        owner_alias: None,
-        created_at: now,
-        deprecated_at: None,
-        platform: None,
         root_device: "/dev/xvda".into(),
-        block_devices: Vec::new(),
         state: "available".into(),
         description: "Made up on its first launch, as the lenient profile does".into(),
-        boot_mode: None,
-        imds_support: None,
-        ena_support: true,
         public: true,
-        launch_accounts: BTreeSet::new(),
-        source_instance_id: None,
-        source_image: None,
-        tags: Tags::new(),
+        ..Image::new(format!("made-up-{id}"), account, now)
     }
 }

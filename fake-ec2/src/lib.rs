@@ -67,7 +67,7 @@ pub use cloud::spot_request::{SpotRequest, SpotState};
 pub use cloud::tags::Tags;
 pub use cloud::throttle::{Rate, Throttling};
 pub use cloud::volume::FreeVolume;
-pub use config::{Config, Iam, Limits, Pace, Profile};
+pub use config::{Config, Iam, Limits, NetworkLimits, Pace, Profile};
 pub use connector::InProcessClient;
 pub use control::{Control, Impairment, UnknownResource, WholeInstance};
 pub use control_http::is_access_key_id;

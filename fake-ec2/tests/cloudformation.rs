@@ -370,3 +370,92 @@ async fn a_stacks_controller_role_is_one_that_pods_get() {
         (400, Some("The audience of the token is not pods.eks.amazonaws.com"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stack_has_fifo_queues_with_dead_letters_and_takes_them_away_again() {
+    let account = account();
+    let template = |redrive: &str| {
+        format!(
+            r#"
+Resources:
+  Dead:
+    Type: AWS::SQS::Queue
+    Properties: {{FifoQueue: true, RedriveAllowPolicy: {{redrivePermission: allowAll}}}}
+  Work:
+    Type: AWS::SQS::Queue
+    Properties:
+      QueueName: work.fifo
+      FifoQueue: true
+      ContentBasedDeduplication: true
+      DeduplicationScope: messageGroup
+      FifoThroughputLimit: perMessageGroupId
+{redrive}
+"#
+        )
+    };
+    let redrive = "      RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 3}";
+    ok(&account, "CreateStack", &[("StackName", "s"), ("TemplateBody", &template(redrive))]).await;
+    assert_eq!(status(&account).await, "CREATE_COMPLETE");
+    let url = account.sqs("GetQueueUrl", json!({"QueueName": "work.fifo"})).await["QueueUrl"].clone();
+    let attributes = async || {
+        let input = json!({"QueueUrl": url, "AttributeNames": ["All"]});
+        account.sqs("GetQueueAttributes", input).await["Attributes"].clone()
+    };
+    let told = attributes().await;
+    for (name, value) in [
+        ("FifoQueue", "true"),
+        ("ContentBasedDeduplication", "true"),
+        ("DeduplicationScope", "messageGroup"),
+        ("FifoThroughputLimit", "perMessageGroupId"),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    let policy: Value = serde_json::from_str(told["RedrivePolicy"].as_str().unwrap()).unwrap();
+    let dead = policy["deadLetterTargetArn"].as_str().unwrap();
+    assert!(dead.contains(":s-Dead-") && dead.ends_with(".fifo"), "{dead}");
+    assert_eq!(policy["maxReceiveCount"].to_string().trim_matches('"'), "3");
+    ok(&account, "UpdateStack", &[("StackName", "s"), ("TemplateBody", &template(""))]).await;
+    assert_eq!(status(&account).await, "UPDATE_COMPLETE");
+    assert_eq!(attributes().await["RedrivePolicy"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_access_entry_of_a_stack_has_its_policies() {
+    let account = account();
+    let template = |namespaces: &str| {
+        format!(
+            r#"
+Resources:
+  Admin:
+    Type: AWS::EKS::AccessEntry
+    Properties:
+      ClusterName: bare
+      PrincipalArn: arn:aws:iam::123456789012:role/admin
+      AccessPolicies:
+      - PolicyArn: arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy
+        AccessScope: {{Type: namespace, Namespaces: [{namespaces}]}}
+"#
+        )
+    };
+    ok(&account, "CreateStack", &[("StackName", "s"), ("TemplateBody", &template("web"))]).await;
+    assert_eq!(status(&account).await, "CREATE_COMPLETE");
+    let associated = async || {
+        let path = "/clusters/bare/access-entries/arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fadmin/access-policies";
+        let scope =
+            "AWS4-HMAC-SHA256 Credential=a/20260101/us-west-2/eks/aws4_request, SignedHeaders=host, Signature=0";
+        let request = Request::get(path).header("authorization", scope).body(Default::default()).unwrap();
+        let response = account.ec2.handle(request).await;
+        let answer: Value = serde_json::from_slice(response.body()).unwrap();
+        answer["associatedAccessPolicies"].clone()
+    };
+    let policies = associated().await;
+    assert_eq!(policies[0]["policyArn"], "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy", "{policies}");
+    assert_eq!(policies[0]["accessScope"], json!({"type": "namespace", "namespaces": ["web"]}));
+    ok(&account, "UpdateStack", &[("StackName", "s"), ("TemplateBody", &template("web, api"))]).await;
+    assert_eq!(associated().await[0]["accessScope"]["namespaces"], json!(["web", "api"]));
+    // One that does not exist fails the stack.
+    let wrong = template("web").replace("ViewPolicy", "NoPolicy");
+    ok(&account, "UpdateStack", &[("StackName", "s"), ("TemplateBody", &wrong)]).await;
+    assert_eq!(status(&account).await, "UPDATE_ROLLBACK_COMPLETE");
+    assert_eq!(associated().await[0]["accessScope"]["namespaces"], json!(["web", "api"]));
+}

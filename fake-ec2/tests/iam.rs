@@ -720,3 +720,36 @@ async fn instances_fleets_and_requests_are_resources_of_their_actions() {
     let group_arn = "arn:aws:ec2:us-west-2:123456789012:placement-group/near";
     assert_eq!(enforced.denied(), Some(("ec2:CreatePlacementGroup".into(), group_arn.into())));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_boundary_and_a_session_policy_narrow_what_a_role_may() {
+    let all = Enforced::with(json!([{"Effect": "Allow", "Action": "*", "Resource": "*"}]));
+    let (account, regions) = (&all.account, "DescribeRegions");
+    let narrow = json!({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "ec2:DescribeVpcs", "Resource": "*"}]});
+    let (role, narrow) = ("arn:aws:iam::123456789012:role/karpenter", narrow.to_string());
+    let trust = json!({"Version": "2012-10-17", "Statement": [{"Effect": "Allow",
+        "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"sts:ExternalId": "shared"}}}]});
+    let update = [("RoleName", ROLE), ("PolicyDocument", &trust.to_string())];
+    let administrator = async |action: &str, params: &[(&str, &str)]| {
+        let (status, body) = signed(account, "AKIAADMINISTRATOR", None, IAM, action, params).await;
+        assert_eq!(status, 200, "{action}: {body}");
+        body
+    };
+    administrator("UpdateAssumeRolePolicy", &update).await;
+    let assume = [("RoleArn", role), ("RoleSessionName", "narrow"), ("Policy", narrow.as_str())];
+    assert_eq!(all.call(STS, "AssumeRole", &assume).await.0, 403, "the external id is missing");
+    let assume = [&assume[..], &[("ExternalId", "shared"), ("SourceIdentity", "alice")]].concat();
+    let (status, body) = all.call(STS, "AssumeRole", &assume).await;
+    assert_eq!((status, values(&body, "SourceIdentity")), (200, vec!["alice".to_owned()]), "{body}");
+    let (key, token) = (values(&body, "AccessKeyId").remove(0), values(&body, "SessionToken").remove(0));
+    let narrowed = async |action: &str| signed(account, &key, Some(&token), EC2, action, &[]).await.0;
+    assert_eq!((narrowed("DescribeVpcs").await, narrowed(regions).await), (200, 403));
+
+    assert_eq!(all.call(EC2, regions, &[]).await.0, 200);
+    let policy = administrator("CreatePolicy", &[("PolicyName", "b"), ("PolicyDocument", &narrow)]).await;
+    let arn = values(&policy, "Arn").remove(0);
+    let bound = [("RoleName", ROLE), ("PermissionsBoundary", arn.as_str())];
+    administrator("PutRolePermissionsBoundary", &bound).await;
+    assert_eq!((all.call(EC2, "DescribeVpcs", &[]).await.0, all.call(EC2, regions, &[]).await.0), (200, 403));
+}

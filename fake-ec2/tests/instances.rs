@@ -181,6 +181,7 @@ async fn states_change_only_as_documented_and_say_why() {
 #[tokio::test(start_paused = true)]
 async fn every_filter_of_the_reference_is_known_and_those_of_use_find() {
     let account = Account::new();
+    account.ok("CreateKeyPair", &[("KeyName", "key"), ("KeyType", "ed25519")]).await;
     let id = one(
         &account,
         &[

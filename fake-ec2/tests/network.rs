@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Account, filter, first, values};
+use common::{Account, Refused, filter, first, values};
 
 /// An account with a cluster's network and a default VPC, and helpers that answer one element of what was made.
 struct Stage(Account);
@@ -11,12 +11,25 @@ struct Stage(Account);
 impl Stage {
     async fn new() -> Self {
         let stage = Self(Account::new());
-        stage.0.ok("CreateDefaultVpc", &[]).await;
+        stage.ok("CreateDefaultVpc", &[]).await;
         stage
     }
 
+    async fn ok(&self, action: &str, params: &[(&str, &str)]) -> String {
+        self.0.ok(action, params).await
+    }
+
+    async fn refuses(&self, cases: &[Refused<'_>]) {
+        self.0.refuses(cases).await;
+    }
+
+    /// What a Describe action tells of the resources that a filter finds.
+    async fn described(&self, action: &str, name: &str, value: &str) -> String {
+        self.ok(action, &filter(name, value)).await
+    }
+
     async fn made(&self, action: &str, element: &str, params: &[(&str, &str)]) -> String {
-        first(&self.0.ok(action, params).await, element)
+        first(&self.ok(action, params).await, element)
     }
 
     async fn vpc(&self, cidr: &str) -> String {
@@ -42,24 +55,24 @@ async fn a_vpc_comes_with_its_defaults_and_goes_with_them() {
         ("TagSpecification.1.Tag.1.Key", "Name"),
         ("TagSpecification.1.Tag.1.Value", "mine"),
     ];
-    let created = stage.0.ok("CreateVpc", &params).await;
+    let created = stage.ok("CreateVpc", &params).await;
     assert_eq!(first(&created, "cidrBlock"), "10.0.0.0/16", "what lies beyond the prefix is dropped");
     assert_eq!((first(&created, "isDefault"), first(&created, "value")), ("false".into(), "mine".into()));
     let vpc = first(&created, "vpcId");
-    let groups = stage.0.ok("DescribeSecurityGroups", &filter("vpc-id", &vpc)).await;
+    let groups = stage.described("DescribeSecurityGroups", "vpc-id", &vpc).await;
     assert_eq!(values(&groups, "groupName"), ["default"]);
     assert_eq!(values(&groups, "cidrIp"), ["0.0.0.0/0"], "everything may go out");
-    let tables = stage.0.ok("DescribeRouteTables", &filter("vpc-id", &vpc)).await;
+    let tables = stage.described("DescribeRouteTables", "vpc-id", &vpc).await;
     assert_eq!(values(&tables, "main"), ["true"]);
     assert_eq!(values(&tables, "destinationCidrBlock"), ["10.0.0.0/16"]);
     assert_eq!((first(&tables, "gatewayId"), first(&tables, "origin")), ("local".into(), "CreateRouteTable".into()));
-    let acls = stage.0.ok("DescribeNetworkAcls", &filter("vpc-id", &vpc)).await;
+    let acls = stage.described("DescribeNetworkAcls", "vpc-id", &vpc).await;
     assert_eq!((first(&acls, "default"), values(&acls, "ruleNumber").len()), ("true".into(), 4));
-    let options = stage.0.ok("DescribeDhcpOptions", &[]).await;
+    let options = stage.ok("DescribeDhcpOptions", &[]).await;
     assert_eq!(first(&options, "dhcpOptionsId"), first(&created, "dhcpOptionsId"));
-    stage.0.ok("DeleteVpc", &[("VpcId", &vpc)]).await;
+    stage.ok("DeleteVpc", &[("VpcId", &vpc)]).await;
     for action in ["DescribeSecurityGroups", "DescribeRouteTables", "DescribeNetworkAcls"] {
-        assert!(values(&stage.0.ok(action, &filter("vpc-id", &vpc)).await, "vpcId").is_empty(), "{action}");
+        assert!(values(&stage.ok(action, &filter("vpc-id", &vpc)).await, "vpcId").is_empty(), "{action}");
     }
 }
 
@@ -69,27 +82,26 @@ async fn a_vpc_is_kept_by_what_is_in_it() {
     let vpc = stage.vpc("10.0.0.0/16").await;
     let kept = [("VpcId", vpc.as_str())];
     let subnet = stage.subnet(&vpc, "10.0.0.0/24").await;
-    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
-    stage.0.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
+    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
     let group = stage.group(&vpc, "web").await;
-    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
-    stage.0.ok("DeleteSecurityGroup", &[("GroupId", &group)]).await;
+    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.ok("DeleteSecurityGroup", &[("GroupId", &group)]).await;
     let gateway = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
-    stage.0.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
-    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
-    stage.0.ok("DetachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
+    stage.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
+    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.ok("DetachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
     let table = stage.made("CreateRouteTable", "routeTableId", &[("VpcId", &vpc)]).await;
-    stage.0.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
-    stage.0.ok("DeleteRouteTable", &[("RouteTableId", &table)]).await;
-    stage.0.ok("DeleteVpc", &kept).await;
-    stage.0.refuses(&[("DeleteVpc", &kept, "InvalidVpcID.NotFound")]).await;
+    stage.refuses(&[("DeleteVpc", &kept, "DependencyViolation")]).await;
+    stage.ok("DeleteRouteTable", &[("RouteTableId", &table)]).await;
+    stage.ok("DeleteVpc", &kept).await;
+    stage.refuses(&[("DeleteVpc", &kept, "InvalidVpcID.NotFound")]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_no_vpc_can_be_is_refused() {
     let stage = Stage::new().await;
     stage
-        .0
         .refuses(&[
             ("CreateVpc", &[], "MissingParameter"),
             ("CreateVpc", &[("CidrBlock", "10.0.0.0/15")], "InvalidVpc.Range"),
@@ -118,7 +130,7 @@ async fn what_no_vpc_can_be_is_refused() {
     for network in 0..3 {
         stage.vpc(&format!("10.{network}.0.0/16")).await;
     }
-    stage.0.refuses(&[("CreateVpc", &[("CidrBlock", "10.9.0.0/16")], "VpcLimitExceeded")]).await;
+    stage.refuses(&[("CreateVpc", &[("CidrBlock", "10.9.0.0/16")], "VpcLimitExceeded")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,12 +138,11 @@ async fn attributes_of_a_vpc_are_changed_one_at_a_time() {
     let stage = Stage::new().await;
     let vpc = stage.vpc("10.0.0.0/16").await;
     let asked = [("VpcId", vpc.as_str()), ("Attribute", "enableDnsHostnames")];
-    assert_eq!(first(&stage.0.ok("DescribeVpcAttribute", &asked).await, "value"), "false");
-    stage.0.ok("ModifyVpcAttribute", &[("VpcId", &vpc), ("EnableDnsHostnames.Value", "true")]).await;
-    assert_eq!(first(&stage.0.ok("DescribeVpcAttribute", &asked).await, "value"), "true");
+    assert_eq!(first(&stage.ok("DescribeVpcAttribute", &asked).await, "value"), "false");
+    stage.ok("ModifyVpcAttribute", &[("VpcId", &vpc), ("EnableDnsHostnames.Value", "true")]).await;
+    assert_eq!(first(&stage.ok("DescribeVpcAttribute", &asked).await, "value"), "true");
     let both = [("VpcId", &*vpc), ("EnableDnsHostnames.Value", "true"), ("EnableDnsSupport.Value", "true")];
     stage
-        .0
         .refuses(&[
             ("ModifyVpcAttribute", &both, "InvalidParameterCombination"),
             ("DescribeVpcAttribute", &[("VpcId", &vpc), ("Attribute", "colour")], "InvalidParameterValue"),
@@ -144,14 +155,13 @@ async fn further_ranges_make_room_for_subnets() {
     let stage = Stage::new().await;
     let vpc = stage.vpc("10.0.0.0/24").await;
     let params = [("VpcId", vpc.as_str()), ("CidrBlock", "10.1.0.0/24")];
-    stage.0.refuses(&[("CreateSubnet", &params, "InvalidSubnet.Range")]).await;
+    stage.refuses(&[("CreateSubnet", &params, "InvalidSubnet.Range")]).await;
     let association = stage.made("AssociateVpcCidrBlock", "associationId", &params).await;
     let subnet = stage.subnet(&vpc, "10.1.0.0/25").await;
-    let described = stage.0.ok("DescribeVpcs", &filter("cidr-block-association.cidr-block", "10.1.0.0/24")).await;
+    let described = stage.ok("DescribeVpcs", &filter("cidr-block-association.cidr-block", "10.1.0.0/24")).await;
     assert_eq!(values(&described, "associationId").len(), 2);
     let primary = values(&described, "associationId").into_iter().find(|id| *id != association).unwrap();
     stage
-        .0
         .refuses(&[
             ("AssociateVpcCidrBlock", &params, "CidrConflict"),
             ("DisassociateVpcCidrBlock", &[("AssociationId", &association)], "DependencyViolation"),
@@ -163,19 +173,19 @@ async fn further_ranges_make_room_for_subnets() {
             ),
         ])
         .await;
-    stage.0.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
-    stage.0.ok("DisassociateVpcCidrBlock", &[("AssociationId", &association)]).await;
-    let described = stage.0.ok("DescribeVpcs", &[("VpcId.1", &vpc)]).await;
+    stage.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
+    stage.ok("DisassociateVpcCidrBlock", &[("AssociationId", &association)]).await;
+    let described = stage.ok("DescribeVpcs", &[("VpcId.1", &vpc)]).await;
     assert_eq!(values(&described, "associationId"), [primary]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_default_vpc_has_a_public_subnet_in_each_zone() {
     let stage = Stage::new().await;
-    let described = stage.0.ok("DescribeVpcs", &filter("is-default", "true")).await;
+    let described = stage.described("DescribeVpcs", "is-default", "true").await;
     assert_eq!(first(&described, "cidrBlock"), "172.31.0.0/16");
     let vpc = first(&described, "vpcId");
-    let subnets = stage.0.ok("DescribeSubnets", &filter("vpc-id", &vpc)).await;
+    let subnets = stage.described("DescribeSubnets", "vpc-id", &vpc).await;
     let mut zones = values(&subnets, "availabilityZone");
     zones.sort();
     assert_eq!(zones, ["us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"]);
@@ -183,20 +193,20 @@ async fn the_default_vpc_has_a_public_subnet_in_each_zone() {
     assert_eq!(values(&subnets, "mapPublicIpOnLaunch"), ["true"; 4]);
     // A /20 has 4,096 addresses, five of them reserved.
     assert_eq!(values(&subnets, "availableIpAddressCount"), ["4091"; 4]);
-    let tables = stage.0.ok("DescribeRouteTables", &filter("vpc-id", &vpc)).await;
+    let tables = stage.described("DescribeRouteTables", "vpc-id", &vpc).await;
     assert_eq!(values(&tables, "destinationCidrBlock"), ["172.31.0.0/16", "0.0.0.0/0"]);
     assert_eq!(values(&tables, "state").iter().filter(|state| *state == "active").count(), 2);
-    let attributes = stage.0.ok("DescribeAccountAttributes", &[("AttributeName.1", "default-vpc")]).await;
+    let attributes = stage.ok("DescribeAccountAttributes", &[("AttributeName.1", "default-vpc")]).await;
     assert_eq!(first(&attributes, "attributeValue"), vpc);
     let zone = [("AvailabilityZone", "us-west-2a")];
-    stage.0.refuses(&[("CreateDefaultSubnet", &zone, "DefaultSubnetAlreadyExistsInAvailabilityZone")]).await;
+    stage.refuses(&[("CreateDefaultSubnet", &zone, "DefaultSubnetAlreadyExistsInAvailabilityZone")]).await;
     let in_zone = [
         filter("vpc-id", &vpc).to_vec(),
         vec![("Filter.2.Name", "availability-zone"), ("Filter.2.Value.1", "us-west-2a")],
     ];
-    let subnet = first(&stage.0.ok("DescribeSubnets", &in_zone.concat()).await, "subnetId");
-    stage.0.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
-    let again = stage.0.ok("CreateDefaultSubnet", &zone).await;
+    let subnet = first(&stage.ok("DescribeSubnets", &in_zone.concat()).await, "subnetId");
+    stage.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
+    let again = stage.ok("CreateDefaultSubnet", &zone).await;
     assert_eq!(
         (first(&again, "defaultForAz"), first(&again, "availabilityZone")),
         ("true".into(), "us-west-2a".into())
@@ -209,7 +219,6 @@ async fn without_a_default_vpc_its_subnets_are_refused() {
     let stage = Stage(Account::new());
     let group = [("GroupName", "web"), ("GroupDescription", "for tests")];
     stage
-        .0
         .refuses(&[
             ("CreateDefaultSubnet", &[("AvailabilityZone", "us-west-2a")], "DefaultVpcDoesNotExist"),
             ("CreateSecurityGroup", &group, "VPCIdNotSpecified"),
@@ -222,13 +231,12 @@ async fn subnets_lie_within_their_vpc_and_apart() {
     let stage = Stage::new().await;
     let vpc = stage.vpc("10.0.0.0/16").await;
     let zone = [("VpcId", &*vpc), ("CidrBlock", "10.0.1.0/24"), ("AvailabilityZoneId", "usw2-az2")];
-    let created = stage.0.ok("CreateSubnet", &zone).await;
+    let created = stage.ok("CreateSubnet", &zone).await;
     assert_eq!(first(&created, "availabilityZoneId"), "usw2-az2");
     assert_eq!(first(&created, "availableIpAddressCount"), "251");
     let with = |cidr: &'static str| [("VpcId", vpc.as_str()), ("CidrBlock", cidr)];
     let both = [zone.to_vec(), vec![("AvailabilityZone", "us-west-2a")]].concat();
     stage
-        .0
         .refuses(&[
             ("CreateSubnet", &with("10.0.1.128/25"), "InvalidSubnet.Conflict"),
             ("CreateSubnet", &with("10.0.0.0/16"), "InvalidSubnet.Conflict"),
@@ -248,11 +256,10 @@ async fn subnets_lie_within_their_vpc_and_apart() {
         .await;
     let subnet = first(&created, "subnetId");
     let public = [("SubnetId", subnet.as_str()), ("MapPublicIpOnLaunch.Value", "true")];
-    stage.0.ok("ModifySubnetAttribute", &public).await;
-    let found = stage.0.ok("DescribeSubnets", &filter("subnet-arn", &format!("*{subnet}"))).await;
+    stage.ok("ModifySubnetAttribute", &public).await;
+    let found = stage.ok("DescribeSubnets", &filter("subnet-arn", &format!("*{subnet}"))).await;
     assert_eq!(first(&found, "mapPublicIpOnLaunch"), "true");
     stage
-        .0
         .refuses(&[
             (
                 "ModifySubnetAttribute",
@@ -270,10 +277,9 @@ async fn security_groups_have_names_of_their_own() {
     let vpc = stage.vpc("10.0.0.0/16").await;
     let group = stage.group(&vpc, "web").await;
     let named = |name: &'static str| [("VpcId", vpc.as_str()), ("GroupName", name), ("GroupDescription", "for tests")];
-    let default = stage.0.ok("DescribeSecurityGroups", &filter("vpc-id", &vpc)).await;
+    let default = stage.described("DescribeSecurityGroups", "vpc-id", &vpc).await;
     let default = values(&default, "groupId").into_iter().find(|id| *id != group).unwrap();
     stage
-        .0
         .refuses(&[
             ("CreateSecurityGroup", &named("web"), "InvalidGroup.Duplicate"),
             ("CreateSecurityGroup", &named("WEB"), "InvalidGroup.Duplicate"),
@@ -304,7 +310,7 @@ async fn rules_are_authorized_described_and_revoked() {
     let stage = Stage::new().await;
     let vpc = stage.vpc("10.0.0.0/16").await;
     let (web, other) = (stage.group(&vpc, "web").await, stage.group(&vpc, "other").await);
-    let lists = stage.0.ok("DescribePrefixLists", &filter("prefix-list-name", "*.s3")).await;
+    let lists = stage.ok("DescribePrefixLists", &filter("prefix-list-name", "*.s3")).await;
     let list = first(&lists, "prefixListId");
     let more = [
         ("GroupId", web.as_str()),
@@ -319,7 +325,7 @@ async fn rules_are_authorized_described_and_revoked() {
         ("TagSpecification.1.Tag.1.Key", "team"),
         ("TagSpecification.1.Tag.1.Value", "blue"),
     ];
-    let made = stage.0.ok("AuthorizeSecurityGroupIngress", &[more.as_slice(), HTTPS.as_slice()].concat()).await;
+    let made = stage.ok("AuthorizeSecurityGroupIngress", &[more.as_slice(), HTTPS.as_slice()].concat()).await;
     let rules = values(&made, "securityGroupRuleId");
     assert!(rules.len() == 6 && rules.iter().all(|id| id.starts_with("sgr-")), "{made}");
     assert_eq!(values(&made, "cidrIpv4"), ["10.0.0.0/8", "192.0.2.0/24"], "ranges are made canonical");
@@ -328,7 +334,7 @@ async fn rules_are_authorized_described_and_revoked() {
         (values(&made, "description"), values(&made, "isEgress")),
         (vec!["the office".into()], vec!["false".into(); 6])
     );
-    let described = stage.0.ok("DescribeSecurityGroups", &filter("ip-permission.cidr", "192.0.2.0/24")).await;
+    let described = stage.ok("DescribeSecurityGroups", &filter("ip-permission.cidr", "192.0.2.0/24")).await;
     assert_eq!((values(&described, "ipProtocol").len(), first(&described, "userId")), (3, "123456789012".into()));
     for (name, value) in [
         ("ip-permission.from-port", "443"),
@@ -338,23 +344,22 @@ async fn rules_are_authorized_described_and_revoked() {
         ("ip-permission.ipv6-cidr", "2001:db8::/32"),
         ("description", "for *"),
     ] {
-        let found = stage.0.ok("DescribeSecurityGroups", &filter(name, value)).await;
+        let found = stage.ok("DescribeSecurityGroups", &filter(name, value)).await;
         assert!(values(&found, "groupId").contains(&web), "{name}: {found}");
     }
-    let tagged = stage.0.ok("DescribeSecurityGroupRules", &filter("tag:team", "blue")).await;
+    let tagged = stage.described("DescribeSecurityGroupRules", "tag:team", "blue").await;
     assert_eq!(values(&tagged, "securityGroupRuleId").len(), 6);
-    let of_group = stage.0.ok("DescribeSecurityGroupRules", &filter("group-id", &web)).await;
+    let of_group = stage.described("DescribeSecurityGroupRules", "group-id", &web).await;
     assert_eq!(values(&of_group, "isEgress").iter().filter(|egress| *egress == "true").count(), 1, "the default rule");
-    stage.0.refuses(&[("DeleteSecurityGroup", &[("GroupId", &other)], "DependencyViolation")]).await;
+    stage.refuses(&[("DeleteSecurityGroup", &[("GroupId", &other)], "DependencyViolation")]).await;
     let revoked =
-        stage.0.ok("RevokeSecurityGroupIngress", &[[("GroupId", web.as_str())].as_slice(), &HTTPS].concat()).await;
+        stage.ok("RevokeSecurityGroupIngress", &[[("GroupId", web.as_str())].as_slice(), &HTTPS].concat()).await;
     assert_eq!((values(&revoked, "cidrIpv4"), first(&revoked, "return")), (vec!["10.0.0.0/8".into()], "true".into()));
     let by_id = [("GroupId", web.as_str()), ("SecurityGroupRuleId.1", &*rules[4])];
-    let revoked = stage.0.ok("RevokeSecurityGroupIngress", &by_id).await;
+    let revoked = stage.ok("RevokeSecurityGroupIngress", &by_id).await;
     assert_eq!(first(&revoked, "referencedGroupId"), other);
-    stage.0.ok("DeleteSecurityGroup", &[("GroupId", &other)]).await;
+    stage.ok("DeleteSecurityGroup", &[("GroupId", &other)]).await;
     stage
-        .0
         .refuses(&[
             ("RevokeSecurityGroupIngress", &by_id, "InvalidSecurityGroupRuleId.NotFound"),
             (
@@ -374,9 +379,9 @@ async fn rules_that_cannot_be_are_refused() {
     let group = stage.group(&vpc, "web").await;
     let own = [("GroupId", group.as_str())];
     let https = [own.as_slice(), &HTTPS].concat();
-    stage.0.ok("AuthorizeSecurityGroupIngress", &https).await;
+    stage.ok("AuthorizeSecurityGroupIngress", &https).await;
     // The other direction has rules of its own.
-    stage.0.ok("AuthorizeSecurityGroupEgress", &https).await;
+    stage.ok("AuthorizeSecurityGroupEgress", &https).await;
     let permission = |params: &[(&'static str, &'static str)]| [own.as_slice(), params].concat();
     let twice = [https.as_slice(), &[("IpPermissions.1.IpRanges.2.CidrIp", "10.1.0.0/8")]].concat();
     let flat = [https.as_slice(), &[("CidrIp", "10.0.0.0/8")]].concat();
@@ -388,7 +393,7 @@ async fn rules_that_cannot_be_are_refused() {
     ]);
     for (port, of) in [("65536", "80"), ("80", "79"), ("-1", "80")] {
         let params = permission(&[("IpProtocol", "tcp"), ("FromPort", port), ("ToPort", of), ("CidrIp", "10.0.0.0/8")]);
-        stage.0.refuses(&[("AuthorizeSecurityGroupIngress", &params, "InvalidParameterValue")]).await;
+        stage.refuses(&[("AuthorizeSecurityGroupIngress", &params, "InvalidParameterValue")]).await;
     }
     let no_port = permission(&[("IpProtocol", "tcp"), ("CidrIp", "10.0.0.0/8")]);
     let no_peer = permission(&[("IpPermissions.1.IpProtocol", "-1")]);
@@ -401,7 +406,6 @@ async fn rules_that_cannot_be_are_refused() {
         ("IpPermissions.1.IpRanges.1.Description", "caf\u{e9}"),
     ]);
     stage
-        .0
         .refuses(&[
             ("AuthorizeSecurityGroupIngress", &https, "InvalidPermission.Duplicate"),
             ("AuthorizeSecurityGroupEgress", &https, "InvalidPermission.Duplicate"),
@@ -425,7 +429,7 @@ async fn rules_that_cannot_be_are_refused() {
     let mut too_many = permission(&[("IpPermissions.1.IpProtocol", "-1")]);
     too_many.extend(many.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     // With the one there is, 61.
-    stage.0.refuses(&[("AuthorizeSecurityGroupIngress", &too_many, "RulesPerSecurityGroupLimitExceeded")]).await;
+    stage.refuses(&[("AuthorizeSecurityGroupIngress", &too_many, "RulesPerSecurityGroupLimitExceeded")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,16 +439,16 @@ async fn in_the_default_vpc_what_is_not_there_is_only_told() {
     stage.made("CreateSecurityGroup", "groupId", &params).await;
     let named =
         [("GroupName", "web"), ("IpProtocol", "tcp"), ("FromPort", "22"), ("ToPort", "22"), ("CidrIp", "0.0.0.0/0")];
-    let answer = stage.0.ok("RevokeSecurityGroupIngress", &named).await;
+    let answer = stage.ok("RevokeSecurityGroupIngress", &named).await;
     let unknown = values(&answer, "unknownIpPermissionSet");
     assert_eq!(
         (values(&unknown[0], "fromPort"), values(&unknown[0], "cidrIp")),
         (vec!["22".into()], vec!["0.0.0.0/0".into()])
     );
-    stage.0.ok("AuthorizeSecurityGroupIngress", &named).await;
-    let answer = stage.0.ok("RevokeSecurityGroupIngress", &named).await;
+    stage.ok("AuthorizeSecurityGroupIngress", &named).await;
+    let answer = stage.ok("RevokeSecurityGroupIngress", &named).await;
     assert_eq!(values(&answer, "cidrIpv4"), ["0.0.0.0/0"]);
-    stage.0.ok("DeleteSecurityGroup", &[("GroupName", "web")]).await;
+    stage.ok("DeleteSecurityGroup", &[("GroupName", "web")]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -464,8 +468,8 @@ async fn rules_are_modified_by_id_and_described_anew() {
         ("SecurityGroupRule.1.SecurityGroupRule.CidrIpv4", "10.2.0.0/16"),
         ("SecurityGroupRule.1.SecurityGroupRule.Description", "names"),
     ];
-    stage.0.ok("ModifySecurityGroupRules", &change).await;
-    let described = stage.0.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
+    stage.ok("ModifySecurityGroupRules", &change).await;
+    let described = stage.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
     for (element, value) in
         [("ipProtocol", "udp"), ("toPort", "54"), ("cidrIpv4", "10.2.0.0/16"), ("description", "names")]
     {
@@ -476,8 +480,8 @@ async fn rules_are_modified_by_id_and_described_anew() {
         ("SecurityGroupRuleDescription.1.SecurityGroupRuleId", &rule),
         ("SecurityGroupRuleDescription.1.Description", "name servers"),
     ];
-    stage.0.ok("UpdateSecurityGroupRuleDescriptionsIngress", &by_id).await;
-    let described = stage.0.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
+    stage.ok("UpdateSecurityGroupRuleDescriptionsIngress", &by_id).await;
+    let described = stage.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
     assert_eq!(first(&described, "description"), "name servers");
     let by_content = [
         ("GroupId", group.as_str()),
@@ -486,11 +490,10 @@ async fn rules_are_modified_by_id_and_described_anew() {
         ("IpPermissions.1.ToPort", "54"),
         ("IpPermissions.1.IpRanges.1.CidrIp", "10.2.0.0/16"),
     ];
-    stage.0.ok("UpdateSecurityGroupRuleDescriptionsIngress", &by_content).await;
-    let described = stage.0.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
+    stage.ok("UpdateSecurityGroupRuleDescriptionsIngress", &by_content).await;
+    let described = stage.ok("DescribeSecurityGroupRules", &[("SecurityGroupRuleId.1", &rule)]).await;
     assert!(values(&described, "description").is_empty(), "none given removes it");
     stage
-        .0
         .refuses(&[
             ("UpdateSecurityGroupRuleDescriptionsIngress", &own, "MissingParameter"),
             ("UpdateSecurityGroupRuleDescriptionsIngress", &https, "InvalidPermission.NotFound"),
@@ -507,14 +510,13 @@ async fn a_gateway_belongs_to_one_vpc() {
     let gateway = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
     let spare = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
     let params = [("InternetGatewayId", gateway.as_str()), ("VpcId", one.as_str())];
-    stage.0.ok("AttachInternetGateway", &params).await;
-    let described = stage.0.ok("DescribeInternetGateways", &filter("attachment.vpc-id", &one)).await;
+    stage.ok("AttachInternetGateway", &params).await;
+    let described = stage.described("DescribeInternetGateways", "attachment.vpc-id", &one).await;
     assert_eq!(
         (first(&described, "internetGatewayId"), first(&described, "state")),
         (gateway.clone(), "available".into())
     );
     stage
-        .0
         .refuses(&[
             (
                 "AttachInternetGateway",
@@ -536,10 +538,9 @@ async fn a_gateway_belongs_to_one_vpc() {
             ("DeleteInternetGateway", &[("InternetGatewayId", &gateway)], "DependencyViolation"),
         ])
         .await;
-    stage.0.ok("DetachInternetGateway", &params).await;
-    stage.0.ok("DeleteInternetGateway", &[("InternetGatewayId", &gateway)]).await;
+    stage.ok("DetachInternetGateway", &params).await;
+    stage.ok("DeleteInternetGateway", &[("InternetGatewayId", &gateway)]).await;
     stage
-        .0
         .refuses(&[("DeleteInternetGateway", &[("InternetGatewayId", &gateway)], "InvalidInternetGatewayID.NotFound")])
         .await;
 }
@@ -549,22 +550,20 @@ async fn routes_lead_through_gateways_of_their_vpc() {
     let stage = Stage::new().await;
     let (vpc, other) = (stage.vpc("10.0.0.0/16").await, stage.vpc("10.1.0.0/16").await);
     let gateway = stage.made("CreateInternetGateway", "internetGatewayId", &[]).await;
-    let created = stage.0.ok("CreateRouteTable", &[("VpcId", &vpc), ("ClientToken", "once")]).await;
-    let again = stage.0.ok("CreateRouteTable", &[("VpcId", &vpc), ("ClientToken", "once")]).await;
+    let created = stage.ok("CreateRouteTable", &[("VpcId", &vpc), ("ClientToken", "once")]).await;
+    let again = stage.ok("CreateRouteTable", &[("VpcId", &vpc), ("ClientToken", "once")]).await;
     let table = first(&created, "routeTableId");
     assert_eq!(first(&again, "routeTableId"), table, "the same token makes one table");
     stage
-        .0
         .refuses(&[("CreateRouteTable", &[("VpcId", &other), ("ClientToken", "once")], "IdempotentParameterMismatch")])
         .await;
     let everywhere = [("RouteTableId", &*table), ("DestinationCidrBlock", "0.0.0.0/0"), ("GatewayId", &*gateway)];
-    stage.0.refuses(&[("CreateRoute", &everywhere, "InvalidParameterValue")]).await;
-    stage.0.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
-    stage.0.ok("CreateRoute", &everywhere).await;
+    stage.refuses(&[("CreateRoute", &everywhere, "InvalidParameterValue")]).await;
+    stage.ok("AttachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
+    stage.ok("CreateRoute", &everywhere).await;
     let two_ends = [everywhere.as_slice(), &[("DestinationIpv6CidrBlock", "::/0")]].concat();
     let local = [("RouteTableId", &*table), ("DestinationCidrBlock", "10.0.0.0/16")];
     stage
-        .0
         .refuses(&[
             ("CreateRoute", &everywhere, "RouteAlreadyExists"),
             ("CreateRoute", &everywhere[..2], "MissingParameter"),
@@ -590,13 +589,13 @@ async fn routes_lead_through_gateways_of_their_vpc() {
             ("DescribeRouteTables", &[("MaxResults", "101")], "InvalidParameterValue"),
         ])
         .await;
-    let found = stage.0.ok("DescribeRouteTables", &filter("route.gateway-id", &gateway)).await;
+    let found = stage.described("DescribeRouteTables", "route.gateway-id", &gateway).await;
     assert_eq!(first(&found, "routeTableId"), table);
-    stage.0.ok("DetachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
-    let found = stage.0.ok("DescribeRouteTables", &filter("route.state", "blackhole")).await;
+    stage.ok("DetachInternetGateway", &[("InternetGatewayId", &gateway), ("VpcId", &vpc)]).await;
+    let found = stage.described("DescribeRouteTables", "route.state", "blackhole").await;
     assert_eq!(first(&found, "routeTableId"), table, "a route without its gateway leads nowhere");
-    stage.0.ok("DeleteRoute", &everywhere[..2]).await;
-    let found = stage.0.ok("DescribeRouteTables", &[("RouteTableId.1", &table)]).await;
+    stage.ok("DeleteRoute", &everywhere[..2]).await;
+    let found = stage.ok("DescribeRouteTables", &[("RouteTableId.1", &table)]).await;
     assert_eq!(values(&found, "destinationCidrBlock"), ["10.0.0.0/16"]);
 }
 
@@ -610,7 +609,6 @@ async fn a_subnet_has_one_route_table() {
     let params = [("RouteTableId", &*table), ("SubnetId", &*subnet)];
     let association = stage.made("AssociateRouteTable", "associationId", &params).await;
     let main = stage
-        .0
         .ok(
             "DescribeRouteTables",
             &[
@@ -622,7 +620,6 @@ async fn a_subnet_has_one_route_table() {
         .await;
     let (main_table, main_association) = (first(&main, "routeTableId"), first(&main, "routeTableAssociationId"));
     stage
-        .0
         .refuses(&[
             ("AssociateRouteTable", &params, "Resource.AlreadyAssociated"),
             ("AssociateRouteTable", &[("RouteTableId", &second), ("SubnetId", &subnet)], "Resource.AlreadyAssociated"),
@@ -637,13 +634,13 @@ async fn a_subnet_has_one_route_table() {
     let moved = [("AssociationId", &*association), ("RouteTableId", &*second)];
     let moved = stage.made("ReplaceRouteTableAssociation", "newAssociationId", &moved).await;
     assert_ne!(moved, association);
-    let found = stage.0.ok("DescribeRouteTables", &filter("association.subnet-id", &subnet)).await;
+    let found = stage.described("DescribeRouteTables", "association.subnet-id", &subnet).await;
     assert_eq!(first(&found, "routeTableId"), second);
-    stage.0.ok("DisassociateRouteTable", &[("AssociationId", &moved)]).await;
-    stage.0.ok("DeleteRouteTable", &[("RouteTableId", &second)]).await;
+    stage.ok("DisassociateRouteTable", &[("AssociationId", &moved)]).await;
+    stage.ok("DeleteRouteTable", &[("RouteTableId", &second)]).await;
     // Another table becomes the main one.
-    stage.0.ok("ReplaceRouteTableAssociation", &[("AssociationId", &main_association), ("RouteTableId", &table)]).await;
-    stage.0.ok("DeleteRouteTable", &[("RouteTableId", &main_table)]).await;
+    stage.ok("ReplaceRouteTableAssociation", &[("AssociationId", &main_association), ("RouteTableId", &table)]).await;
+    stage.ok("DeleteRouteTable", &[("RouteTableId", &main_table)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -674,7 +671,6 @@ async fn interfaces_of_instances_hold_subnets_and_groups() {
     let tags = account.ok("DescribeTags", &filter("resource-type", "network-interface")).await;
     assert_eq!((first(&tags, "resourceId"), first(&tags, "value")), (interface.clone(), "blue".into()));
     stage
-        .0
         .refuses(&[
             ("DeleteSubnet", &[("SubnetId", subnet)], "DependencyViolation"),
             ("DeleteSecurityGroup", &[("GroupId", group)], "DependencyViolation"),
@@ -685,7 +681,7 @@ async fn interfaces_of_instances_hold_subnets_and_groups() {
     account.ok("TerminateInstances", &[("InstanceId.1", &id)]).await;
     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     let gone = [("NetworkInterfaceId.1", interface.as_str())];
-    stage.0.refuses(&[("DescribeNetworkInterfaces", &gone, "InvalidNetworkInterfaceID.NotFound")]).await;
+    stage.refuses(&[("DescribeNetworkInterfaces", &gone, "InvalidNetworkInterfaceID.NotFound")]).await;
     account.ok("DeleteSubnet", &[("SubnetId", subnet)]).await;
     account.ok("DeleteSecurityGroup", &[("GroupId", group)]).await;
 }
@@ -696,15 +692,14 @@ async fn interfaces_by_themselves_take_an_address() {
     let vpc = stage.vpc("10.0.0.0/16").await;
     let subnet = stage.subnet(&vpc, "10.0.0.0/28").await;
     let named = [("SubnetId", &*subnet), ("PrivateIpAddress", "10.0.0.9"), ("Description", "spare")];
-    let made = stage.0.ok("CreateNetworkInterface", &named).await;
+    let made = stage.ok("CreateNetworkInterface", &named).await;
     assert_eq!((first(&made, "privateIpAddress"), first(&made, "status")), ("10.0.0.9".into(), "available".into()));
     assert_eq!(first(&made, "groupName"), "default");
-    let described = stage.0.ok("DescribeSubnets", &[("SubnetId.1", &subnet)]).await;
+    let described = stage.ok("DescribeSubnets", &[("SubnetId.1", &subnet)]).await;
     assert_eq!(first(&described, "availableIpAddressCount"), "10");
     let outside = [("SubnetId", &*subnet), ("PrivateIpAddress", "10.0.1.9")];
     let foreign = [("SubnetId", &*subnet), ("SecurityGroupId.1", &*stage.0.setup.security_group_id)];
     stage
-        .0
         .refuses(&[
             ("CreateNetworkInterface", &named, "InvalidIPAddress.InUse"),
             ("CreateNetworkInterface", &outside, "InvalidParameterValue"),
@@ -713,23 +708,22 @@ async fn interfaces_by_themselves_take_an_address() {
             ("DeleteSubnet", &[("SubnetId", &subnet)], "DependencyViolation"),
         ])
         .await;
-    let found = stage.0.ok("DescribeNetworkInterfaces", &filter("description", "spare")).await;
+    let found = stage.described("DescribeNetworkInterfaces", "description", "spare").await;
     let interface = first(&found, "networkInterfaceId");
-    stage.0.ok("DeleteNetworkInterface", &[("NetworkInterfaceId", &interface)]).await;
-    stage.0.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
+    stage.ok("DeleteNetworkInterface", &[("NetworkInterfaceId", &interface)]).await;
+    stage.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn regions_zones_and_lists_are_told() {
     let stage = Stage::new().await;
-    let region = stage.0.ok("DescribeRegions", &[("RegionName.1", "eu-west-1")]).await;
+    let region = stage.ok("DescribeRegions", &[("RegionName.1", "eu-west-1")]).await;
     assert_eq!(first(&region, "regionEndpoint"), "ec2.eu-west-1.amazonaws.com");
-    let zones = stage.0.ok("DescribeAvailabilityZones", &filter("zone-id", "usw2-az1")).await;
+    let zones = stage.described("DescribeAvailabilityZones", "zone-id", "usw2-az1").await;
     assert_eq!(values(&zones, "zoneId"), ["usw2-az1"]);
-    let managed = stage.0.ok("DescribeManagedPrefixLists", &filter("owner-id", "AWS")).await;
+    let managed = stage.described("DescribeManagedPrefixLists", "owner-id", "AWS").await;
     assert_eq!(values(&managed, "prefixListName").len(), 2);
     stage
-        .0
         .refuses(&[
             ("DescribeRegions", &[("RegionName.1", "mars-1")], "InvalidParameterValue"),
             ("DescribeAvailabilityZones", &[("ZoneId.1", "mars-az1")], "InvalidParameterValue"),
@@ -754,27 +748,26 @@ async fn every_kind_takes_tags() {
         ("security-group", group.clone()),
         (
             "security-group-rule",
-            first(&stage.0.ok("DescribeSecurityGroupRules", &filter("group-id", &group)).await, "securityGroupRuleId"),
+            first(&stage.described("DescribeSecurityGroupRules", "group-id", &group).await, "securityGroupRuleId"),
         ),
         ("internet-gateway", stage.made("CreateInternetGateway", "internetGatewayId", &[]).await),
-        ("route-table", first(&stage.0.ok("DescribeRouteTables", &in_vpc).await, "routeTableId")),
-        ("network-acl", first(&stage.0.ok("DescribeNetworkAcls", &in_vpc).await, "networkAclId")),
-        ("dhcp-options", first(&stage.0.ok("DescribeDhcpOptions", &[]).await, "dhcpOptionsId")),
+        ("route-table", first(&stage.ok("DescribeRouteTables", &in_vpc).await, "routeTableId")),
+        ("network-acl", first(&stage.ok("DescribeNetworkAcls", &in_vpc).await, "networkAclId")),
+        ("dhcp-options", first(&stage.ok("DescribeDhcpOptions", &[]).await, "dhcpOptionsId")),
         ("key-pair", stage.made("CreateKeyPair", "keyPairId", &[("KeyName", "mine"), ("KeyType", "ed25519")]).await),
         ("volume", stage.made("CreateVolume", "volumeId", &[("AvailabilityZone", "us-west-2a"), ("Size", "8")]).await),
     ];
     for (kind, id) in &ids {
-        stage.0.ok("CreateTags", &[("ResourceId.1", id), ("Tag.1.Key", "team"), ("Tag.1.Value", "blue")]).await;
-        let told = stage.0.ok("DescribeTags", &filter("resource-id", id)).await;
+        stage.ok("CreateTags", &[("ResourceId.1", id), ("Tag.1.Key", "team"), ("Tag.1.Value", "blue")]).await;
+        let told = stage.described("DescribeTags", "resource-id", id).await;
         assert_eq!((first(&told, "resourceType"), first(&told, "value")), ((*kind).to_owned(), "blue".to_owned()));
     }
-    let told = stage.0.ok("DescribeTags", &filter("tag:team", "blue")).await;
+    let told = stage.described("DescribeTags", "tag:team", "blue").await;
     assert_eq!(values(&told, "resourceId").len(), ids.len());
-    stage.0.ok("DeleteTags", &[("ResourceId.1", &ids[0].1), ("Tag.1.Key", "team")]).await;
-    assert!(values(&stage.0.ok("DescribeTags", &filter("resource-id", &ids[0].1)).await, "key").is_empty());
+    stage.ok("DeleteTags", &[("ResourceId.1", &ids[0].1), ("Tag.1.Key", "team")]).await;
+    assert!(values(&stage.ok("DescribeTags", &filter("resource-id", &ids[0].1)).await, "key").is_empty());
     let (key, value) = ("k".repeat(129), "v".repeat(257));
     stage
-        .0
         .refuses(&[
             ("CreateTags", &[("ResourceId.1", "unicorn-1"), ("Tag.1.Key", "a")], "InvalidID"),
             ("CreateTags", &[("ResourceId.1", "rtb-0"), ("Tag.1.Key", "a")], "InvalidRouteTableID.NotFound"),

@@ -184,3 +184,72 @@ async fn a_truncated_answer_was_carried_out() {
     assert_eq!(entry.status, 200);
     assert!(entry.response.len() > body.len(), "the journal has the whole answer");
 }
+
+#[tokio::test(start_paused = true)]
+async fn quotas_of_networks_are_settings() {
+    use fake_ec2::NetworkLimits;
+    let account = Account::new();
+    let (vpc, group, subnet) =
+        (account.setup.vpc_id.as_str(), account.setup.security_group_id.as_str(), account.setup.subnet_ids[0].as_str());
+    let none = NetworkLimits {
+        vpcs: 1,
+        subnets_per_vpc: 3,
+        cidr_blocks_per_vpc: 1,
+        security_groups: 2,
+        rules_per_security_group: 0,
+        security_groups_per_interface: 0,
+        route_tables_per_vpc: 1,
+        routes_per_route_table: 0,
+        internet_gateways: 0,
+        network_interfaces: Some(0),
+    };
+    let limit = |network| account.ec2.cloud().set_limits(Limits { network, ..Limits::default() });
+    limit(none.clone());
+    let image = account.image("x86_64");
+    let rule = [
+        ("GroupId", group),
+        ("IpPermissions.1.IpProtocol", "icmp"),
+        ("IpPermissions.1.FromPort", "-1"),
+        ("IpPermissions.1.ToPort", "-1"),
+        ("IpPermissions.1.IpRanges.1.CidrIp", "192.0.2.0/24"),
+    ];
+    let run = [
+        ("ImageId", image.as_str()),
+        ("InstanceType", "m5.large"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+        ("SubnetId", subnet),
+    ];
+    account
+        .refuses(&[
+            ("CreateVpc", &[("CidrBlock", "10.9.0.0/16")], "VpcLimitExceeded"),
+            ("CreateSubnet", &[("VpcId", vpc), ("CidrBlock", "192.168.240.0/24")], "SubnetLimitExceeded"),
+            (
+                "CreateSecurityGroup",
+                &[("VpcId", vpc), ("GroupName", "more"), ("GroupDescription", "d")],
+                "SecurityGroupLimitExceeded",
+            ),
+            ("AuthorizeSecurityGroupIngress", &rule, "RulesPerSecurityGroupLimitExceeded"),
+            ("CreateRouteTable", &[("VpcId", vpc)], "RouteTableLimitExceeded"),
+            ("CreateInternetGateway", &[], "InternetGatewayLimitExceeded"),
+            ("CreateNetworkInterface", &[("SubnetId", subnet)], "NetworkInterfaceLimitExceeded"),
+            (
+                "CreateNetworkInterface",
+                &[("SubnetId", subnet), ("SecurityGroupId.1", group)],
+                "SecurityGroupsPerInterfaceLimitExceeded",
+            ),
+            ("RunInstances", &run, "NetworkInterfaceLimitExceeded"),
+            (
+                "RunInstances",
+                &[&run[..], &[("SecurityGroupId.1", group)]].concat(),
+                "SecurityGroupsPerInterfaceLimitExceeded",
+            ),
+        ])
+        .await;
+    let attribute = [("AttributeName.1", "vpc-max-security-groups-per-interface")];
+    assert!(account.ok("DescribeAccountAttributes", &attribute).await.contains("<attributeValue>0</attributeValue>"));
+    limit(NetworkLimits::default());
+    account.ok("CreateVpc", &[("CidrBlock", "10.9.0.0/16")]).await;
+    account.ok("AuthorizeSecurityGroupIngress", &rule).await;
+    account.ok("RunInstances", &run).await;
+}

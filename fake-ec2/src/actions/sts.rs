@@ -1,12 +1,14 @@
 //! STS: who am I, and credentials for a role.
 
 use super::{Context, unknown_action};
-use crate::cloud::identity::{Credentials, Role, Session};
+use crate::cloud::identity::{Credentials, Role, Session, SessionPolicies};
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, after};
 use crate::config::Iam;
 use crate::error::ApiError;
 use crate::iam::caller::Principal;
+use crate::iam::facts::Keys;
+use crate::iam::policy::{Kind, Policy};
 use crate::iam::{Refused, refusal, web_identity};
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -36,9 +38,10 @@ pub(super) fn perform(
             let request = AssumeRole::read(query)?;
             query.finish()?;
             let role = cloud.identity.roles.values().find(|role| role.arn == request.role_arn);
-            context.asking.assume_role(cloud, role, &request.role_arn)?;
+            context.asking.assume_role(cloud, (role, &request.role_arn), &request.keys())?;
             request.check_duration(role)?;
             write_session(&mut xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
+            xml.optional("SourceIdentity", request.source_identity);
         }
         "AssumeRoleWithWebIdentity" => assume_role_with_web_identity(cloud, context, query, &mut xml)?,
         "GetSessionToken" => get_session_token(cloud, context, query, &mut xml)?,
@@ -80,6 +83,7 @@ fn assume_role_with_web_identity(
     }
     request.check_duration(cloud.identity.roles.values().find(|role| role.arn == request.role_arn))?;
     write_session(xml, &cloud.config.account.clone(), &start_session(cloud, context.now, &request));
+    xml.optional("SourceIdentity", request.source_identity);
     if let Some(identity) = identity {
         xml.text("SubjectFromWebIdentityToken", identity.subject);
         xml.text("Audience", identity.audience);
@@ -97,7 +101,7 @@ fn get_session_token(
     xml: &mut Xml,
 ) -> Result<(), ApiError> {
     let seconds: u64 = query.number("DurationSeconds")?.unwrap_or(43_200);
-    query.ignore(&["SerialNumber", "TokenCode"]);
+    query.ignore("there are no MFA devices here", &["SerialNumber", "TokenCode"]);
     query.finish()?;
     let caller = context.asking.caller;
     if matches!(caller.principal, Principal::Session(_)) || caller.token.is_some() {
@@ -142,6 +146,9 @@ struct AssumeRole {
     session_name: String,
     duration: Duration,
     tags: Tags,
+    policies: SessionPolicies,
+    external_id: Option<String>,
+    source_identity: Option<String>,
 }
 
 impl AssumeRole {
@@ -149,7 +156,8 @@ impl AssumeRole {
     fn read(query: &Query<'_>) -> Result<Self, ApiError> {
         let (role_arn, session_name) = (query.required("RoleArn")?, query.required("RoleSessionName")?);
         let seconds: u64 = query.number("DurationSeconds")?.unwrap_or(3600);
-        query.ignore(&["Policy", "PolicyArns", "ProviderId", "TransitiveTagKeys", "ExternalId", "SourceIdentity"]);
+        query.ignore("for OAuth 2.0 providers, of which there are none", &["ProviderId"]);
+        query.ignore("sessions pass no tags on here", &["TransitiveTagKeys"]);
         let allowed = |character: char| character.is_ascii_alphanumeric() || "_+=,.@-".contains(character);
         if !(2..=64).contains(&session_name.len()) || !session_name.chars().all(allowed) {
             let constraint = "Member must satisfy regular expression pattern: [\\w+=,.@-]{2,64}";
@@ -161,7 +169,44 @@ impl AssumeRole {
             session_name: session_name.into(),
             duration: Duration::from_secs(seconds),
             tags: query.tags("Tags.member")?,
+            policies: session_policies(query)?,
+            external_id: query.owned("ExternalId"),
+            source_identity: source_identity(query)?,
         })
+    }
+
+    /// What the role's trust policy may ask about.
+    // fidelity: documented(IAM User Guide, condition keys of AWS STS: sts:ExternalId, sts:RoleSessionName, sts:SourceIdentity)
+    fn keys(&self) -> Keys {
+        let mut keys = Keys::default();
+        keys.set("sts:RoleSessionName", self.session_name.as_str());
+        self.external_id.iter().for_each(|id| keys.set("sts:ExternalId", id.as_str()));
+        self.source_identity.iter().for_each(|identity| keys.set("sts:SourceIdentity", identity.as_str()));
+        keys
+    }
+}
+
+// fidelity: documented(STS API Reference, AssumeRole: Policy, and PolicyArns, up to 10; MalformedPolicyDocument)
+fn session_policies(query: &Query<'_>) -> Result<SessionPolicies, ApiError> {
+    let inline = query.text("Policy").map(|text| Policy::parse(text, Kind::Identity)).transpose()?;
+    let arns = query.structures("PolicyArns.member").into_iter();
+    let managed: Vec<String> = arns.map(|part| part.required("arn").map(str::to_owned)).collect::<Result<_, _>>()?;
+    if managed.len() > 10 {
+        let constraint = "Member must have length less than or equal to 10";
+        return Err(invalid(&managed.join(", "), "policyArns", constraint));
+    }
+    Ok(SessionPolicies { inline, managed })
+}
+
+// fidelity: documented(STS API Reference, AssumeRole: SourceIdentity of 2 to 64 characters [\\w+=,.@-])
+fn source_identity(query: &Query<'_>) -> Result<Option<String>, ApiError> {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || "_+=,.@-".contains(character);
+    match query.text("SourceIdentity") {
+        Some(text) if !(2..=64).contains(&text.len()) || !text.chars().all(allowed) => {
+            let constraint = "Member must satisfy regular expression pattern: [\\w+=,.@-]{2,64}";
+            Err(invalid(text, "sourceIdentity", constraint))
+        }
+        text => Ok(text.map(str::to_owned)),
     }
 }
 
@@ -180,9 +225,12 @@ impl AssumeRole {
 }
 
 fn start_session(cloud: &mut Cloud, now: Timestamp, request: &AssumeRole) -> Session {
-    let AssumeRole { role_arn, session_name, duration, tags } = request;
+    let AssumeRole { role_arn, session_name, duration, tags, policies, external_id: _, source_identity: _ } = request;
     let name = role_arn.rsplit('/').next().unwrap_or(role_arn);
-    open_session(cloud, now, name, session_name, *duration, tags.clone())
+    let mut session = new_session(cloud, now, name, session_name, *duration, tags.clone());
+    session.policies = policies.clone();
+    cloud.identity.add_session(session.clone());
+    session
 }
 
 /// Credentials for a role, asked for by whoever may. A role that does not exist has no permissions.
@@ -194,18 +242,30 @@ pub(crate) fn open_session(
     duration: Duration,
     tags: Tags,
 ) -> Session {
+    let session = new_session(cloud, now, role_name, session_name, duration, tags);
+    cloud.identity.add_session(session.clone());
+    session
+}
+
+fn new_session(
+    cloud: &mut Cloud,
+    now: Timestamp,
+    role_name: &str,
+    session_name: &str,
+    duration: Duration,
+    tags: Tags,
+) -> Session {
     let credentials = new_credentials(cloud, now, duration);
     let known = cloud.identity.roles.get(role_name).map(|role: &Role| role.id.clone());
-    let session = Session {
+    Session {
         role_name: role_name.into(),
         role_id: known.unwrap_or_else(|| cloud.ids.unique("AROA")),
         session_name: session_name.into(),
         credentials,
         issued_at: now,
         tags,
-    };
-    cloud.identity.add_session(session.clone());
-    session
+        policies: SessionPolicies::default(),
+    }
 }
 
 fn new_credentials(cloud: &mut Cloud, now: Timestamp, duration: Duration) -> Credentials {

@@ -35,6 +35,13 @@ pub(crate) struct Facts {
     pub(crate) network_gbps: f64,
     pub(crate) accelerators: Vec<Accelerator>,
     pub(crate) accelerator_memory_mib: f64,
+    /// How many cores it may be launched with.
+    pub(crate) valid_cores: Vec<u32>,
+    pub(crate) valid_threads: Vec<u32>,
+    pub(crate) default_cores: u32,
+    pub(crate) default_threads: u32,
+    /// Private addresses of one interface.
+    pub(crate) addresses_per_interface: u32,
     /// Strategies of placement groups it takes part in.
     pub(crate) placement_strategies: Vec<&'static str>,
 }
@@ -61,6 +68,8 @@ impl Facts {
             texts(own.xml, path, &mut |value| values.push(value));
             values
         };
+        let numbers = |path: &[&str]| -> Vec<u32> { all(path).iter().filter_map(|text| text.parse().ok()).collect() };
+        let number = |path: &[&str]| numbers(path).first().copied().unwrap_or(1);
         let is_true = |path: &[&str]| all(path) == ["true"];
         let sum = |path: &[&str]| all(path).iter().filter_map(|text| text.parse::<f64>().ok()).sum::<f64>();
         let mut accelerators = Vec::new();
@@ -94,6 +103,11 @@ impl Facts {
                 + sum(&["inferenceAcceleratorInfo", "totalInferenceMemoryInMiB"])
                 + sum(&["fpgaInfo", "totalFpgaMemoryInMiB"])
                 + sum(&["mediaAcceleratorInfo", "totalMediaMemoryInMiB"]),
+            valid_cores: numbers(&["vCpuInfo", "validCores", "item"]),
+            valid_threads: numbers(&["vCpuInfo", "validThreadsPerCore", "item"]),
+            default_cores: number(&["vCpuInfo", "defaultCores"]),
+            default_threads: number(&["vCpuInfo", "defaultThreadsPerCore"]),
+            addresses_per_interface: number(&["networkInfo", "ipv4AddressesPerInterface"]),
             placement_strategies: all(&["placementGroupInfo", "supportedStrategies", "item"]),
         }
     }

@@ -31,6 +31,9 @@ pub struct Role {
     pub(crate) inline_policies: BTreeMap<String, Policy>,
     /// The ARNs of attached managed policies.
     pub attached_policies: BTreeSet<String>,
+    /// The ARN of the managed policy beyond which nothing is allowed.
+    #[serde(default)]
+    pub permissions_boundary: Option<String>,
 }
 
 /// A managed policy.
@@ -88,6 +91,14 @@ pub struct Credentials {
     pub expires_at: Timestamp,
 }
 
+/// What a session was limited to when it began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SessionPolicies {
+    pub(crate) inline: Option<Policy>,
+    /// ARNs of managed policies.
+    pub(crate) managed: Vec<String>,
+}
+
 /// A role as somebody has assumed it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Session {
@@ -98,6 +109,9 @@ pub(crate) struct Session {
     pub(crate) issued_at: Timestamp,
     /// Session tags, which come over the role's own.
     pub(crate) tags: Tags,
+    /// Policies given with the session, beyond which nothing is allowed.
+    #[serde(default)]
+    pub(crate) policies: SessionPolicies,
 }
 
 /// An instance profile: a box for at most one role.
@@ -225,6 +239,12 @@ impl Identity {
         own.chain(attached)
             .map(|(name, policy)| (name, serde_json::from_str(&policy.text).expect("it was read when it was stored")))
             .collect()
+    }
+
+    /// The policy that bounds a role, if one does: `None` within, where it is not there.
+    pub(crate) fn boundary_of(&self, role: &str) -> Option<Option<&Policy>> {
+        let arn = self.roles.get(role)?.permissions_boundary.as_ref()?;
+        Some(self.policies.get(arn).map(ManagedPolicy::policy))
     }
 
     /// Every policy that speaks for a role: its own and the attached ones.

@@ -175,6 +175,11 @@ pub struct NetworkInterface {
     pub network_card_index: u32,
     pub interface_type: String,
     pub private_ip: Ipv4Addr,
+    /// Its addresses beside the primary one.
+    #[serde(default)]
+    pub secondary_ips: Vec<Ipv4Addr>,
+    #[serde(default)]
+    pub description: String,
     pub subnet_id: String,
     pub security_groups: Vec<(String, String)>,
     pub tags: Tags,

@@ -7,9 +7,11 @@ use super::instance::{Instance, InstanceProfileReference, NetworkInterface, Stat
 use super::launch_template::{BlockDevice, LaunchSpecification, NetworkInterfaceSpecification};
 use super::network::Subnet;
 use super::spot_request::{SpotRequest, SpotState};
-use super::{Cloud, after, check_id, tags};
+use super::volume::check_device;
+use super::{Cloud, after, check_id, launch_options, tags};
 use crate::error::ApiError;
 use jiff::Timestamp;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// The largest user data, decoded.
@@ -86,6 +88,11 @@ impl Cloud {
             )));
         }
         let subnet = self.launch_subnet(specification)?;
+        self.check_options(specification, own, subnet)?;
+        if !specification.block_devices.is_empty() {
+            // Of what a mapping leaves out the image decides.
+            image.devices(&specification.block_devices).iter().try_for_each(check_device)?;
+        }
         let groups = self.launch_groups(specification, subnet)?;
         let profile = self.launch_profile(specification)?;
         if !offering.zones.contains(&subnet.zone.as_str()) {
@@ -177,6 +184,8 @@ impl Cloud {
         }
         let (placement_group, partition) = self.place(specification, own, &zone)?;
         let interfaces = effective_interfaces(specification);
+        let named_by_id = launch_options::is_named_by_id(specification, &self.network.subnets[&subnet_id]);
+        self.check_interfaces(interfaces.len())?;
         let prefixes: u32 = interfaces.iter().map(|interface| interface.ipv4_prefix_count * 16).sum();
         let tags = self.launch_tags(launch)?;
         // Nothing is taken before this point, so that a refused launch leaves no trace.
@@ -212,7 +221,10 @@ impl Cloud {
             zone_id,
             tenancy: specification.tenancy.clone().unwrap_or_else(|| "default".into()),
             private_ip,
-            private_dns_name: private_dns_name(private_ip, &self.config.region),
+            private_dns_name: match named_by_id {
+                true => format!("{id}.{}", private_domain(&self.config.region)),
+                false => private_dns_name(private_ip, &self.config.region),
+            },
             security_groups: network_interfaces[0].security_groups.clone(),
             network_interfaces,
             volumes,
@@ -307,6 +319,7 @@ impl Cloud {
     ) -> Result<Vec<(String, String)>, ApiError> {
         let primary = specification.network_interfaces.iter().find(|interface| interface.device_index == 0);
         let ids = primary.map_or(&specification.security_group_ids, |interface| &interface.security_group_ids);
+        self.check_groups_per_interface(ids.len() + specification.security_group_names.len())?;
         let mut groups = Vec::new();
         for id in ids {
             let group = self.network.group(id)?;
@@ -469,21 +482,30 @@ impl Cloud {
         specification: &LaunchSpecification,
     ) -> Result<Vec<NetworkInterface>, ApiError> {
         let subnet = self.network.subnets.get_mut(subnet_id).expect("check_launch has looked it up");
-        if subnet.available_addresses() < interfaces.len() as u32 + prefixes {
+        let addresses: u32 = interfaces.iter().map(launch_options::addresses).sum();
+        if subnet.available_addresses() < addresses + prefixes {
             let message = format!(
                 "There are not enough free addresses in subnet '{subnet_id}' to satisfy the requested number of instances."
             );
             return Err(ApiError::client("InsufficientFreeAddressesInSubnet", message));
         }
+        let named: Vec<Ipv4Addr> = interfaces.iter().flat_map(|own| own.private_ips.iter().copied()).collect();
+        subnet.take_these(&named)?;
         subnet.reserve(prefixes);
         let tags = specification.tags.get("network-interface").cloned().unwrap_or_default();
+        let mut next = || subnet.take_address().expect("the free addresses were counted above");
         let taken = interfaces.iter().map(|interface| NetworkInterface {
             id: self.ids.resource("eni"),
             attachment_id: self.ids.resource("eni-attach"),
             device_index: interface.device_index,
             network_card_index: interface.network_card_index,
             interface_type: interface.interface_type.clone().unwrap_or_else(|| "interface".into()),
-            private_ip: subnet.take_address().expect("the free addresses were counted above"),
+            private_ip: interface.private_ips.first().copied().unwrap_or_else(&mut next),
+            secondary_ips: match interface.private_ips.get(1..) {
+                Some(named) if !named.is_empty() => named.to_vec(),
+                _ => (0..interface.secondary_count).map(|_| next()).collect(),
+            },
+            description: interface.rest.get("Description").unwrap_or_default().to_owned(),
             subnet_id: subnet_id.to_owned(),
             security_groups: groups.to_vec(),
             tags: tags.clone(),
@@ -536,17 +558,25 @@ pub(crate) fn check_user_data(user_data: Option<&str>) -> Result<(), ApiError> {
 }
 
 fn effective_interfaces(specification: &LaunchSpecification) -> Vec<NetworkInterfaceSpecification> {
-    match specification.network_interfaces.as_slice() {
+    let mut interfaces = match specification.network_interfaces.as_slice() {
         [] => vec![NetworkInterfaceSpecification::default()],
         some => some.to_vec(),
+    };
+    let primary = interfaces.iter_mut().find(|interface| interface.device_index == 0);
+    if let Some((address, primary)) = specification.private_ip.zip(primary) {
+        primary.private_ips = vec![address];
     }
+    interfaces
 }
 
 // fidelity: documented(VPC User Guide, DNS attributes: private DNS host names)
 pub(crate) fn private_dns_name(address: std::net::Ipv4Addr, region: &str) -> String {
-    let dashed = address.to_string().replace('.', "-");
+    format!("ip-{}.{}", address.to_string().replace('.', "-"), private_domain(region))
+}
+
+fn private_domain(region: &str) -> String {
     match region {
-        "us-east-1" => format!("ip-{dashed}.ec2.internal"),
-        _ => format!("ip-{dashed}.{region}.compute.internal"),
+        "us-east-1" => "ec2.internal".into(),
+        _ => format!("{region}.compute.internal"),
     }
 }

@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Launch templates of one account in a region.
 // fidelity: documented(EC2 User Guide, Launch template restrictions: 5,000 templates in a Region, 10,000 versions of each)
@@ -49,7 +50,10 @@ pub struct LaunchSpecification {
     /// Tags by resource type.
     pub tags: BTreeMap<String, Tags>,
     pub(crate) requirements: Option<InstanceRequirements>,
-    /// What is kept and told again, and has no effect here.
+    /// The primary interface's address, which only RunInstances takes beside the interfaces.
+    #[serde(default)]
+    pub private_ip: Option<Ipv4Addr>,
+    /// What is told again as it was given; what a launch looks at among it, it looks up there.
     pub rest: Members,
 }
 
@@ -83,8 +87,21 @@ pub struct NetworkInterfaceSpecification {
     pub delete_on_termination: Option<bool>,
     /// TCP established, UDP stream and UDP timeouts, in seconds.
     pub connection_tracking: [Option<u32>; 3],
+    /// Addresses it asks for, the primary one first.
+    #[serde(default)]
+    pub private_ips: Vec<Ipv4Addr>,
+    /// Secondary addresses of its subnet's choice.
+    #[serde(default)]
+    pub secondary_count: u32,
     /// What is kept and told again, and has no effect here.
     pub rest: Members,
+}
+
+impl NetworkInterfaceSpecification {
+    /// Whether only one instance can have it.
+    pub(crate) fn names_address(&self) -> bool {
+        !self.private_ips.is_empty() || self.rest.get("NetworkInterfaceId").is_some()
+    }
 }
 
 /// One volume of a launch.
@@ -153,6 +170,7 @@ impl LaunchSpecification {
             reservation_id,
             tags,
             requirements,
+            private_ip,
             rest,
         } = over;
         replace(&mut self.image_id, image_id);
@@ -216,6 +234,7 @@ impl LaunchSpecification {
         } else if instance_type.is_some() {
             self.requirements = None;
         }
+        replace(&mut self.private_ip, private_ip);
         self.rest.override_with(rest);
         self
     }

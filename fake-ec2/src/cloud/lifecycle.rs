@@ -338,6 +338,7 @@ impl Cloud {
             self.parts.remove(&interface.id);
             if let Some(subnet) = self.network.subnets.get_mut(&interface.subnet_id) {
                 subnet.release_address(interface.private_ip);
+                interface.secondary_ips.iter().for_each(|address| subnet.release_address(*address));
             }
         }
     }

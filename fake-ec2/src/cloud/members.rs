@@ -23,10 +23,21 @@ impl Members {
         self.0.is_empty()
     }
 
+    /// The members of these names.
+    pub(crate) fn only(&self, names: &[&str]) -> Self {
+        let kept = self.0.iter().filter(|(path, _)| names.contains(&head(path)));
+        Self(kept.map(|(path, value)| (path.clone(), value.clone())).collect())
+    }
+
     /// All but the members of these names.
     pub(crate) fn without(&self, names: &[&str]) -> Self {
         let kept = self.0.iter().filter(|(path, _)| !names.contains(&head(path)));
         Self(kept.map(|(path, value)| (path.clone(), value.clone())).collect())
+    }
+
+    /// Adds the members of another part of the request.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     /// Puts `over` on top: a member it has replaces the whole member of that name.

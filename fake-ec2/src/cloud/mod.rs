@@ -20,6 +20,7 @@ pub(crate) mod instance;
 pub(crate) mod instances;
 pub(crate) mod key_pair;
 pub(crate) mod launch;
+pub(crate) mod launch_options;
 pub(crate) mod launch_template;
 pub(crate) mod lifecycle;
 pub(crate) mod members;

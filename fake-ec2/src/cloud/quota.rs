@@ -59,6 +59,31 @@ impl VcpuClass {
 }
 
 impl Cloud {
+    // fidelity: documented(EC2 API Reference, Error codes: SecurityGroupsPerInterfaceLimitExceeded)
+    pub(crate) fn check_groups_per_interface(&self, groups: usize) -> Result<(), ApiError> {
+        match groups > self.config.limits.network.security_groups_per_interface as usize {
+            true => {
+                let message = "The maximum number of security groups per interface has been reached.";
+                Err(ApiError::client("SecurityGroupsPerInterfaceLimitExceeded", message))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses more interfaces than the region may have.
+    // fidelity: documented(EC2 API Reference, Error codes: NetworkInterfaceLimitExceeded)
+    pub(crate) fn check_interfaces(&self, added: usize) -> Result<(), ApiError> {
+        let Some(limit) = self.config.limits.network.network_interfaces else { return Ok(()) };
+        let attached: usize = self.instances.values().map(|instance| instance.network_interfaces.len()).sum();
+        match attached + self.network.interfaces.len() + added > limit as usize {
+            true => {
+                let message = "The maximum number of network interfaces has been reached.";
+                Err(ApiError::client("NetworkInterfaceLimitExceeded", message))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a launch that would exceed the vCPU quota of its class and market.
     // fidelity: documented(EC2 API Reference, Error codes: VcpuLimitExceeded, MaxSpotInstanceCountExceeded)
     pub(super) fn check_vcpus(

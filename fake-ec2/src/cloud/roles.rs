@@ -63,6 +63,7 @@ impl Cloud {
             tags,
             inline_policies: BTreeMap::new(),
             attached_policies: BTreeSet::new(),
+            permissions_boundary: None,
         };
         Ok(self.identity.roles.entry(name).or_insert(role))
     }
@@ -116,7 +117,7 @@ impl Cloud {
         if arn.starts_with(AWS_POLICIES) {
             return Err(ApiError::new(403, "AccessDenied", "Policies of AWS cannot be deleted."));
         }
-        if self.attachments(arn) > 0 {
+        if self.attachments(arn) + self.bounded(arn) > 0 {
             return Err(conflict("Cannot delete a policy attached to entities."));
         }
         if self.managed_policy(arn)?.versions.len() > 1 {
@@ -193,6 +194,26 @@ impl Cloud {
     /// How many roles a managed policy is attached to.
     pub(crate) fn attachments(&self, arn: &str) -> usize {
         self.identity.roles.values().filter(|role| role.attached_policies.contains(arn)).count()
+    }
+
+    /// How many roles a policy bounds.
+    pub(crate) fn bounded(&self, arn: &str) -> usize {
+        self.identity.roles.values().filter(|role| role.permissions_boundary.as_deref() == Some(arn)).count()
+    }
+
+    pub(crate) fn check_boundary(&self, arn: &str) -> Result<(), ApiError> {
+        match self.identity.policies.contains_key(arn) {
+            true => Ok(()),
+            false => Err(no_such(format!("Scope ARN: {arn} does not exist or is not attachable."))),
+        }
+    }
+
+    /// Bounds a role, or no longer.
+    // fidelity: documented(IAM API Reference, PutRolePermissionsBoundary, DeleteRolePermissionsBoundary)
+    pub(crate) fn set_boundary(&mut self, role: &str, arn: Option<&str>) -> Result<(), ApiError> {
+        arn.map_or(Ok(()), |arn| self.check_boundary(arn))?;
+        self.role_mut(role)?.permissions_boundary = arn.map(str::to_owned);
+        Ok(())
     }
 
     pub(crate) fn attach_policy(&mut self, role: &str, arn: &str) -> Result<(), ApiError> {

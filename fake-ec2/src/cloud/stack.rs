@@ -30,6 +30,11 @@ pub(crate) struct Stack {
     pub(crate) outputs: Vec<Output>,
     /// The oldest first.
     pub(crate) events: Vec<StackEvent>,
+    #[serde(default)]
+    pub(crate) options: StackOptions,
+    /// Whether DeleteStack is refused.
+    #[serde(default)]
+    pub(crate) termination_protection: bool,
     /// By name.
     pub(crate) change_sets: BTreeMap<String, ChangeSet>,
 }
@@ -66,6 +71,8 @@ pub(crate) struct StackEvent {
     #[serde(with = "crate::state::interned")]
     pub(crate) status: Constant,
     pub(crate) reason: Option<String>,
+    #[serde(default)]
+    pub(crate) client_request_token: Option<String>,
 }
 
 /// A change that waits to be carried out.
@@ -106,6 +113,23 @@ pub(crate) struct StackRequest {
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) capabilities: BTreeSet<String>,
     pub(crate) tags: Tags,
+    #[serde(default)]
+    pub(crate) options: StackOptions,
+}
+
+/// What a request says of a stack beside its template: told again, and without effect on what is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StackOptions {
+    pub(crate) role_arn: Option<String>,
+    pub(crate) notification_arns: Vec<String>,
+    pub(crate) timeout_minutes: Option<u32>,
+    pub(crate) monitoring_minutes: Option<u32>,
+    /// ARN and type of each alarm that would roll an update back.
+    pub(crate) rollback_triggers: Vec<(String, String)>,
+    /// Stands beside the events of the request.
+    pub(crate) client_request_token: Option<String>,
+    /// Whether what fails is left as it is.
+    pub(crate) disable_rollback: bool,
 }
 
 impl Stack {

@@ -6,7 +6,7 @@ use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{Catalogue, regions};
 use crate::cloud::quota::VcpuClass;
 use crate::cloud::throttle::{Rate, Throttling};
-use crate::config::{Config, Iam, Limits, Pace, Profile};
+use crate::config::{Config, Iam, Limits, NetworkLimits, Pace, Profile};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -178,8 +178,29 @@ fn read_pace(pace: Pace, mut fields: Fields) -> Result<Pace, Refusal> {
     Ok(pace)
 }
 
+fn count(fields: &mut Fields, name: &str) -> Result<Option<u32>, Refusal> {
+    Ok(fields.number(name, 0..=MAX_COUNT)?.map(|count| count as u32))
+}
+
+fn read_network_limits(limits: NetworkLimits, mut fields: Fields) -> Result<NetworkLimits, Refusal> {
+    let mut read = |name: &str, present: u32| Ok::<_, Refusal>(count(&mut fields, name)?.unwrap_or(present));
+    let limits = NetworkLimits {
+        vpcs: read("vpcs", limits.vpcs)?,
+        subnets_per_vpc: read("subnetsPerVpc", limits.subnets_per_vpc)?,
+        cidr_blocks_per_vpc: read("cidrBlocksPerVpc", limits.cidr_blocks_per_vpc)?,
+        security_groups: read("securityGroups", limits.security_groups)?,
+        rules_per_security_group: read("rulesPerSecurityGroup", limits.rules_per_security_group)?,
+        security_groups_per_interface: read("securityGroupsPerInterface", limits.security_groups_per_interface)?,
+        route_tables_per_vpc: read("routeTablesPerVpc", limits.route_tables_per_vpc)?,
+        routes_per_route_table: read("routesPerRouteTable", limits.routes_per_route_table)?,
+        internet_gateways: read("internetGateways", limits.internet_gateways)?,
+        network_interfaces: count(&mut fields, "networkInterfaces")?.or(limits.network_interfaces),
+    };
+    fields.finish()?;
+    Ok(limits)
+}
+
 fn read_limits(limits: Limits, mut fields: Fields) -> Result<Limits, Refusal> {
-    let count = |fields: &mut Fields, name: &str| Ok(fields.number(name, 0..=MAX_COUNT)?.map(|count| count as u32));
     let mut vcpus_by_class = limits.vcpus_by_class;
     for (market, name) in [(CapacityType::OnDemand, "onDemandVcpusByClass"), (CapacityType::Spot, "spotVcpusByClass")] {
         let Some(mut classes) = fields.object(name)? else { continue };
@@ -197,6 +218,10 @@ fn read_limits(limits: Limits, mut fields: Fields) -> Result<Limits, Refusal> {
             .unwrap_or(limits.target_capacity_of_a_fleet),
         target_capacity_of_all_fleets: count(&mut fields, "targetCapacityOfAllFleets")?
             .unwrap_or(limits.target_capacity_of_all_fleets),
+        network: match fields.object("network")? {
+            Some(fields) => read_network_limits(limits.network, fields)?,
+            None => limits.network,
+        },
     };
     fields.finish()?;
     Ok(limits)

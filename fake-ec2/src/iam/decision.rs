@@ -6,7 +6,7 @@ use super::policy::{Asker, Kind, Policy, Question, Verdict};
 use super::refusal::{Reason, refuse};
 use super::{Permission, Refused};
 use crate::cloud::Cloud;
-use crate::cloud::identity::Role;
+use crate::cloud::identity::{Role, Session, SessionPolicies};
 use crate::config::Iam;
 use crate::wire::Service;
 
@@ -50,12 +50,16 @@ impl Asking<'_> {
     // fidelity: documented(IAM User Guide, Policy evaluation logic: a trust policy that names the account leaves the
     // decision to the caller's own policies, one that names the caller does not); a role that does not exist is refused
     // in the same words.
-    pub(crate) fn assume_role(&self, cloud: &Cloud, role: Option<&Role>, role_arn: &str) -> Result<(), Refused> {
+    pub(crate) fn assume_role(
+        &self,
+        cloud: &Cloud,
+        (role, role_arn): (Option<&Role>, &str),
+        own: &Keys,
+    ) -> Result<(), Refused> {
         if cloud.config.iam == Iam::Off {
             return Ok(());
         }
-        let own = Keys::default();
-        let facts = Facts { own: &own, common: self.common };
+        let facts = Facts { own, common: self.common };
         let question = Question { action: "sts:AssumeRole", resource: role_arn, facts };
         let identity = self.identity_verdict(cloud, &question);
         let trust = role.and_then(|role| Policy::parse(&role.trust_policy, Kind::Trust).ok());
@@ -82,7 +86,13 @@ impl Asking<'_> {
             Principal::Session(session) => {
                 let asker = self.caller.asker(cloud);
                 let policies = cloud.identity.policies_of(&session.role_name);
-                policies.map(|policy| policy.verdict(question, &asker)).max().unwrap_or(Verdict::Silent)
+                let own = policies.map(|policy| policy.verdict(question, &asker)).max().unwrap_or(Verdict::Silent);
+                let limits = limits(cloud, session, question, &asker);
+                // A denial anywhere wins; else every one has to allow.
+                limits.fold(own, |one, other| match (one, other) {
+                    (Verdict::Denied, _) | (_, Verdict::Denied) => Verdict::Denied,
+                    _ => one.min(other),
+                })
             }
         }
     }
@@ -95,6 +105,19 @@ impl Asking<'_> {
         // An allowance for the account as a whole leaves the decision to the caller's own policies.
         if delegated == Verdict::Denied { delegated } else { direct }
     }
+}
+
+/// What the role's permissions boundary and the session's own policies say, as far as there are any.
+// fidelity: documented(IAM User Guide, Permissions boundaries; Session policies: what is permitted is the intersection)
+fn limits(cloud: &Cloud, session: &Session, question: &Question<'_>, asker: &Asker) -> impl Iterator<Item = Verdict> {
+    let verdict = |policy: &Policy| policy.verdict(question, asker);
+    let boundary = cloud.identity.boundary_of(&session.role_name);
+    let boundary = boundary.map(|policy| policy.map_or(Verdict::Silent, verdict));
+    let SessionPolicies { inline, managed } = &session.policies;
+    let given = inline.iter().chain(managed.iter().filter_map(|arn| Some(cloud.identity.policies.get(arn)?.policy())));
+    let given = given.map(verdict).max().unwrap_or(Verdict::Silent);
+    let limited = inline.is_some() || !managed.is_empty();
+    boundary.into_iter().chain(limited.then_some(given))
 }
 
 /// Everybody in the account, as policies name it.

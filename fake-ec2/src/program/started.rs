@@ -62,6 +62,7 @@ impl Stage {
         let bootstrap = made.as_ref().map(|(cluster, made)| {
             let mut shown = json!(made);
             shown["cluster"] = cluster.as_str().into();
+            shown["queueUrl"] = json!(made.queue_url.as_deref().map(|of_aws| queue_url(url, of_aws)));
             shown
         });
         let environment: serde_json::Map<String, Value> =
@@ -77,6 +78,12 @@ impl Stage {
     }
 }
 
+/// A queue's URL as GetQueueUrl answers it here: AWS's host would take a client away from the fake.
+fn queue_url(endpoint: &str, of_aws: &str) -> String {
+    let path = of_aws.splitn(4, '/').nth(3).unwrap_or_default();
+    format!("{endpoint}/{path}")
+}
+
 /// As a shell takes it for one word.
 fn quoted(value: &str) -> String {
     match value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:@%+=[]".contains(&byte)) {
@@ -87,7 +94,13 @@ fn quoted(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{queue_url, quoted};
+
+    #[test]
+    fn a_queue_is_where_the_fake_listens() {
+        let of_aws = "https://sqs.us-west-2.amazonaws.com/123456789012/demo";
+        assert_eq!(queue_url("http://127.0.0.1:4566", of_aws), "http://127.0.0.1:4566/123456789012/demo");
+    }
 
     #[test]
     fn secrets_are_one_word_of_a_shell() {

@@ -161,14 +161,15 @@ impl<'a> Query<'a> {
         present.then_some(part)
     }
 
-    /// Parameters that are known and have no effect here; a name covers the members below it. docs/fidelity.md lists them
-    /// from these calls.
-    pub(crate) fn ignore(&self, names: &[&str]) {
+    /// Parameters that are known and have no effect here, and why; a name covers the members below it. docs/fidelity.md
+    /// lists them from these calls.
+    pub(crate) fn ignore(&self, reason: &str, names: &[&str]) {
         for name in names {
             let below = self.part(&format!("{name}."));
             below.entries().for_each(|(_, read)| read.store(true, Ordering::Relaxed));
             if self.text(name).is_some() || below.entries().next().is_some() {
-                tracing::info!(parameter = %format!("{}{name}", self.prefix), "a parameter is accepted and has no effect here");
+                let parameter = format!("{}{name}", self.prefix);
+                tracing::info!(%parameter, reason, "a parameter is accepted and has no effect here");
             }
         }
     }
@@ -197,8 +198,8 @@ impl<'a> Query<'a> {
     }
 
     /// The same of what has no effect beyond being told again, which the log says as for [`Self::ignore`].
-    pub(crate) fn keep(&self, names: &[&str]) -> Members {
-        self.ignore(names);
+    pub(crate) fn keep(&self, reason: &str, names: &[&str]) -> Members {
+        self.ignore(reason, names);
         self.members(names)
     }
 

@@ -3,7 +3,7 @@
 use super::template::{Template, scalar, validation};
 use super::{change_set_names, existing, read_request};
 use crate::cloud::Cloud;
-use crate::cloud::stack::{ChangeSet, Stack, StackResource};
+use crate::cloud::stack::{ChangeSet, Stack, StackOptions, StackResource};
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::{Xml, timestamp};
@@ -14,7 +14,10 @@ pub(super) fn template(cloud: &Cloud, action: &str, query: &Query<'_>, xml: &mut
         Some(name) => existing(cloud, name)?.template.clone(),
         None => read_request(query, None)?.template,
     };
-    query.ignore(&["TemplateSummaryConfig", "StackSetName"]);
+    if let Some(set) = query.text("StackSetName") {
+        return Err(ApiError::new(404, "StackSetNotFoundException", format!("StackSet {set} not found")));
+    }
+    query.boolean("TemplateSummaryConfig.TreatUnrecognizedResourceTypesAsWarnings")?;
     query.finish()?;
     let template = Template::parse(&text)?;
     let parameters = template.section("Parameters").into_iter().flatten();
@@ -44,7 +47,7 @@ pub(super) fn template(cloud: &Cloud, action: &str, query: &Query<'_>, xml: &mut
 
 pub(super) fn stacks(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let name = query.text("StackName");
-    query.ignore(&["NextToken"]);
+    whole(query)?;
     query.finish()?;
     let chosen: Vec<&Stack> = match name {
         Some(name) => vec![existing(cloud, name)?],
@@ -64,8 +67,8 @@ fn write_stack(xml: &mut Xml, stack: &Stack) {
     xml.optional("DeletionTime", stack.deleted_at.map(timestamp));
     xml.text("StackStatus", stack.status);
     xml.optional("StackStatusReason", stack.reason.as_ref());
-    xml.value("DisableRollback", false);
-    xml.value("EnableTerminationProtection", false);
+    write_options(xml, &stack.options);
+    xml.value("EnableTerminationProtection", stack.termination_protection);
     xml.element("Capabilities", |xml| stack.capabilities.iter().for_each(|capability| xml.text("member", capability)));
     if !stack.outputs.is_empty() {
         xml.list_of("Outputs", "member", &stack.outputs, |xml, output| {
@@ -82,6 +85,35 @@ fn write_stack(xml: &mut Xml, stack: &Stack) {
     xml.element("DriftInformation", |xml| xml.text("StackDriftStatus", "NOT_CHECKED"));
 }
 
+fn write_options(xml: &mut Xml, options: &StackOptions) {
+    xml.value("DisableRollback", options.disable_rollback);
+    xml.optional("RoleARN", options.role_arn.as_ref());
+    xml.element("NotificationARNs", |xml| options.notification_arns.iter().for_each(|arn| xml.text("member", arn)));
+    if let Some(minutes) = options.timeout_minutes {
+        xml.value("TimeoutInMinutes", minutes);
+    }
+    xml.element("RollbackConfiguration", |xml| {
+        if let Some(minutes) = options.monitoring_minutes {
+            xml.value("MonitoringTimeInMinutes", minutes);
+        }
+        if !options.rollback_triggers.is_empty() {
+            xml.list_of("RollbackTriggers", "member", &options.rollback_triggers, |xml, (arn, kind)| {
+                xml.text("Arn", arn);
+                xml.text("Type", kind);
+            });
+        }
+    });
+}
+
+/// Every list is answered whole, so that no token for its rest was ever given.
+// fidelity: assumed: the code and wording
+fn whole(query: &Query<'_>) -> Result<(), ApiError> {
+    match query.text("NextToken") {
+        Some(token) => Err(validation(format!("NextToken {token} is not valid."))),
+        None => Ok(()),
+    }
+}
+
 fn write_parameters(xml: &mut Xml, parameters: &BTreeMap<String, String>) {
     xml.list_of("Parameters", "member", parameters, |xml, (name, value)| {
         xml.text("ParameterKey", name);
@@ -91,7 +123,7 @@ fn write_parameters(xml: &mut Xml, parameters: &BTreeMap<String, String>) {
 
 pub(super) fn list_stacks(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let wanted = query.list("StackStatusFilter.member");
-    query.ignore(&["NextToken"]);
+    whole(query)?;
     query.finish()?;
     let chosen = cloud.stacks.iter().rev().filter(|stack| wanted.is_empty() || wanted.contains(&stack.status));
     xml.list_of("StackSummaries", "member", chosen, |xml, stack| {
@@ -107,7 +139,7 @@ pub(super) fn list_stacks(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Re
 
 pub(super) fn events(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let stack = existing(cloud, query.required("StackName")?)?;
-    query.ignore(&["NextToken"]);
+    whole(query)?;
     query.finish()?;
     // The latest first.
     xml.list_of("StackEvents", "member", stack.events.iter().rev(), |xml, event| {
@@ -120,6 +152,7 @@ pub(super) fn events(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<
         xml.text("Timestamp", timestamp(event.at));
         xml.text("ResourceStatus", event.status);
         xml.optional("ResourceStatusReason", event.reason.as_ref());
+        xml.optional("ClientRequestToken", event.client_request_token.as_ref());
     });
     Ok(())
 }
@@ -160,7 +193,7 @@ pub(super) fn resource(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Resul
 
 pub(super) fn list_resources(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let stack = existing(cloud, query.required("StackName")?)?;
-    query.ignore(&["NextToken"]);
+    whole(query)?;
     query.finish()?;
     xml.list_of("StackResourceSummaries", "member", &stack.resources, |xml, (id, resource)| {
         write_resource(xml, id, resource, "LastUpdatedTimestamp");
@@ -184,7 +217,8 @@ fn write_resource(xml: &mut Xml, id: &str, resource: &StackResource, time: &str)
 
 pub(super) fn change_set(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let (stack, name) = change_set_names(cloud, query)?;
-    query.ignore(&["NextToken", "IncludePropertyValues"]);
+    whole(query)?;
+    query.ignore("contexts before and after a change are not told", &["IncludePropertyValues"]);
     query.finish()?;
     let stack = existing(cloud, &stack)?;
     let set = &stack.change_sets[&name];
@@ -207,7 +241,7 @@ pub(super) fn change_set(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Res
 
 pub(super) fn change_sets(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let stack = existing(cloud, query.required("StackName")?)?;
-    query.ignore(&["NextToken"]);
+    whole(query)?;
     query.finish()?;
     xml.list_of("Summaries", "member", stack.change_sets.values(), |xml, set| write_change_set(xml, stack, set));
     Ok(())

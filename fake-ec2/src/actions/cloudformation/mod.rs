@@ -12,12 +12,13 @@ mod template;
 
 use super::{Context, unknown_action};
 use crate::cloud::Cloud;
-use crate::cloud::stack::{ChangeSet, Stack, StackRequest};
+use crate::cloud::stack::{ChangeSet, Stack, StackOptions, StackRequest};
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
 use crate::wire::{Reply, Service};
 use resolve::{Scope, ordered};
+use stack::Deletion;
 use std::collections::{BTreeMap, BTreeSet};
 use template::{Template, validation};
 
@@ -34,11 +35,11 @@ pub(super) fn perform(
         "UpdateStack" => update_stack(cloud, context, query, &mut xml)?,
         "DeleteStack" => {
             let name = query.required("StackName")?.to_owned();
-            query.ignore(&["ClientRequestToken", "RetainResources", "RoleARN", "DeletionMode"]);
+            let deletion = read_deletion(cloud, &name, query)?;
             query.finish()?;
             // Deleting what does not exist succeeds.
             if let Some(id) = find(cloud, &name).map(|stack| stack.id.clone()) {
-                stack::delete(cloud, context, &id)?;
+                stack::delete(cloud, context, &id, deletion)?;
             }
         }
         "CreateChangeSet" => create_change_set(cloud, context, query, &mut xml)?,
@@ -59,10 +60,27 @@ pub(super) fn perform(
         "DescribeStackResource" => describe::resource(cloud, query, &mut xml)?,
         "ListStackResources" => describe::list_resources(cloud, query, &mut xml)?,
         "GetTemplate" => {
-            let stack = existing(cloud, query.required("StackName")?)?;
-            query.ignore(&["TemplateStage", "ChangeSetName"]);
+            choice(query, "TemplateStage", &["Original", "Processed"])?;
+            let template = match query.text("ChangeSetName") {
+                None => existing(cloud, query.required("StackName")?)?.template.clone(),
+                Some(_) => {
+                    let (stack, set) = change_set_names(cloud, query)?;
+                    existing(cloud, &stack)?.change_sets[&set].request.template.clone()
+                }
+            };
             query.finish()?;
-            xml.text("TemplateBody", &stack.template);
+            xml.text("TemplateBody", template);
+            xml.element("StagesAvailable", |xml| {
+                ["Original", "Processed"].iter().for_each(|stage| xml.text("member", stage));
+            });
+        }
+        "UpdateTerminationProtection" => {
+            let id = existing(cloud, query.required("StackName")?)?.id.clone();
+            let protected = query.boolean("EnableTerminationProtection")?;
+            let protected = protected.ok_or_else(|| ApiError::missing("EnableTerminationProtection"))?;
+            query.finish()?;
+            protect(cloud, &id, protected);
+            xml.text("StackId", id);
         }
         _ => return Err(unknown_action(Service::CloudFormation, action)),
     }
@@ -91,7 +109,7 @@ pub(crate) fn create(
 /// Deletes a stack from Rust; one that cannot be deleted is an error that tells why. `None` if there is none.
 pub(crate) fn delete(cloud: &mut Cloud, context: &Context<'_>, name: &str) -> Option<Result<(), ApiError>> {
     let id = find(cloud, name)?.id.clone();
-    let outcome = stack::delete(cloud, context, &id).and_then(|()| {
+    let outcome = stack::delete(cloud, context, &id, Deletion::default()).and_then(|()| {
         let stack = existing(cloud, &id)?;
         let failed = stack.events.iter().rev().find(|event| event.status == "DELETE_FAILED");
         match (stack.is_deleted(), failed) {
@@ -152,9 +170,11 @@ fn create_stack(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_>, xml
         (_, None | Some("ROLLBACK")) => false,
         (_, Some(other)) => return Err(validation(format!("OnFailure {other} is not played here."))),
     };
-    ignore_rest(query);
+    let protected = query.boolean("EnableTerminationProtection")?.unwrap_or(false);
+    let request = with_options(query, request, keep_failed)?;
     query.finish()?;
     let id = begin(cloud, context, &name, &request)?;
+    protect(cloud, &id, protected);
     stack::carry_out(cloud, context, &id, &request, keep_failed)?;
     xml.text("StackId", id);
     Ok(())
@@ -163,8 +183,8 @@ fn create_stack(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_>, xml
 fn update_stack(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let present = existing(cloud, query.required("StackName")?)?.clone();
     let request = read_request(query, Some(&present))?;
-    query.ignore(&["DisableRollback"]);
-    ignore_rest(query);
+    let keep_failed = query.boolean("DisableRollback")?.unwrap_or(false);
+    let request = with_options(query, request, keep_failed)?;
     query.finish()?;
     check_updatable(&present)?;
     checked(cloud, &present.name, &request)?;
@@ -193,14 +213,17 @@ fn create_change_set(
     let description = query.owned("Description");
     let present = find(cloud, &name).cloned();
     let request = read_request(query, present.as_ref())?;
-    query.ignore(&[
-        "ClientToken",
-        "IncludeNestedStacks",
-        "OnStackFailure",
-        "ImportExistingResources",
-        "DeploymentMode",
-    ]);
-    ignore_rest(query);
+    query.boolean("IncludeNestedStacks")?;
+    let on_failure = choice(query, "OnStackFailure", &["DO_NOTHING", "ROLLBACK", "DELETE"])?;
+    if on_failure == Some("DELETE") {
+        return Err(validation("OnStackFailure DELETE is not played here."));
+    }
+    if query.boolean("ImportExistingResources")? == Some(true) {
+        return Err(validation("ImportExistingResources is not played here."));
+    }
+    query.ignore("there is no drift here", &["DeploymentMode"]);
+    query.ignore("a second set of the name is refused by its name", &["ClientToken"]);
+    let request = with_options(query, request, on_failure == Some("DO_NOTHING"))?;
     query.finish()?;
     checked(cloud, &name, &request)?;
     let stack_id = match (kind, present) {
@@ -248,8 +271,9 @@ fn create_change_set(
 
 fn execute_change_set(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_>) -> Result<(), ApiError> {
     let (stack_id, name) = change_set_names(cloud, query)?;
-    let keep_failed = query.boolean("DisableRollback")?.unwrap_or(false);
-    query.ignore(&["ClientRequestToken", "RetainExceptOnCreate"]);
+    let disable_rollback = query.boolean("DisableRollback")?;
+    query.boolean("RetainExceptOnCreate")?; // It is about DeletionPolicy, of which a rollback takes no notice here.
+    let token = query.owned("ClientRequestToken");
     query.finish()?;
     let set = &existing(cloud, &stack_id)?.change_sets[&name];
     if !set.is_executable() {
@@ -257,7 +281,9 @@ fn execute_change_set(cloud: &mut Cloud, context: &Context<'_>, query: &Query<'_
             format!("ChangeSet [{}] cannot be executed in its current execution status of [UNAVAILABLE]", set.id);
         return Err(ApiError::client("InvalidChangeSetStatus", message));
     }
-    let request = set.request.clone();
+    let mut request = set.request.clone();
+    request.options.client_request_token = token;
+    let keep_failed = disable_rollback.unwrap_or(request.options.disable_rollback);
     stack::carry_out(cloud, context, &stack_id, &request, keep_failed)?;
     if let Some(stack) = cloud.stacks.iter_mut().find(|stack| stack.id == stack_id) {
         // The others were made for the stack as it was.
@@ -282,18 +308,133 @@ fn change_set_names(cloud: &Cloud, query: &Query<'_>) -> Result<(String, String)
     found.ok_or_else(|| ApiError::new(404, "ChangeSetNotFound", format!("ChangeSet [{set}] does not exist")))
 }
 
-fn ignore_rest(query: &Query<'_>) {
-    query.ignore(&[
-        "ClientRequestToken",
-        "EnableTerminationProtection",
-        "NotificationARNs",
-        "ResourceTypes",
-        "RetainExceptOnCreate",
-        "RoleARN",
-        "RollbackConfiguration",
-        "StackPolicyBody",
-        "TimeoutInMinutes",
-    ]);
+/// The request with what it says beside its template.
+// fidelity: documented(CloudFormation API Reference, CreateStack, RollbackConfiguration: a role of 20 to 2048 characters, up to
+// 5 notification topics, a timeout of at least one minute, up to 5 triggers, monitoring of 0 to 180 minutes)
+fn with_options(query: &Query<'_>, request: StackRequest, disable_rollback: bool) -> Result<StackRequest, ApiError> {
+    // An empty list travels as its bare name.
+    for list in ["NotificationARNs", "ResourceTypes", "RollbackConfiguration.RollbackTriggers"] {
+        query.text(list);
+    }
+    check_types(query, &request)?;
+    query.boolean("RetainExceptOnCreate")?; // It is about DeletionPolicy, of which a rollback takes no notice here.
+    query.ignore("a policy on updates; every update is permitted here", &["StackPolicyBody"]);
+    let role_arn = query.owned("RoleARN");
+    if let Some(role) = role_arn.as_ref().filter(|role| !(20..=2048).contains(&role.len())) {
+        return Err(constraint(role, "roleARN", "Member must have length from 20 to 2048"));
+    }
+    let notification_arns: Vec<String> = query.list("NotificationARNs.member").into_iter().map(str::to_owned).collect();
+    if notification_arns.len() > 5 {
+        return Err(constraint(
+            &notification_arns.join(", "),
+            "notificationARNs",
+            "Member must have length less than or equal to 5",
+        ));
+    }
+    let timeout_minutes: Option<u32> = query.number("TimeoutInMinutes")?;
+    if timeout_minutes == Some(0) {
+        return Err(constraint("0", "timeoutInMinutes", "Member must have value greater than or equal to 1"));
+    }
+    let monitoring_minutes: Option<u32> = query.number("RollbackConfiguration.MonitoringTimeInMinutes")?;
+    if let Some(minutes) = monitoring_minutes.filter(|minutes| *minutes > 180) {
+        let most = "Member must have value less than or equal to 180";
+        return Err(constraint(&minutes.to_string(), "rollbackConfiguration.monitoringTimeInMinutes", most));
+    }
+    let mut rollback_triggers = Vec::new();
+    for part in query.structures("RollbackConfiguration.RollbackTriggers.member") {
+        rollback_triggers.push((part.required("Arn")?.to_owned(), part.required("Type")?.to_owned()));
+    }
+    let options = StackOptions {
+        role_arn,
+        notification_arns,
+        timeout_minutes,
+        monitoring_minutes,
+        rollback_triggers,
+        client_request_token: query.owned("ClientRequestToken"),
+        disable_rollback,
+    };
+    Ok(StackRequest { options, ..request })
+}
+
+/// Refuses a template with other types of resources than the request grants.
+// fidelity: documented(CloudFormation API Reference, CreateStack, ResourceTypes: AWS::*, AWS::service::*, a whole type); assumed:
+// wording
+fn check_types(query: &Query<'_>, request: &StackRequest) -> Result<(), ApiError> {
+    let granted = query.list("ResourceTypes.member");
+    if granted.is_empty() {
+        return Ok(());
+    }
+    let template = Template::parse(&request.template)?;
+    let covers = |pattern: &&str, kind: &str| match pattern.strip_suffix('*') {
+        Some(start) => kind.starts_with(start),
+        None => kind == *pattern,
+    };
+    for (id, resource) in template.section("Resources").into_iter().flatten() {
+        let kind = template::scalar(&resource["Type"]);
+        if !granted.iter().any(|pattern| covers(pattern, &kind)) {
+            return Err(validation(format!(
+                "Resource type {kind} of {id} is not among the ResourceTypes of the request."
+            )));
+        }
+    }
+    Ok(())
+}
+
+// fidelity: documented(CloudFormation API Reference, DeleteStack: RetainResources only of stacks in the state DELETE_FAILED; User
+// Guide, Protect a stack from being deleted); observed(2026-08): wording
+fn read_deletion(cloud: &Cloud, name: &str, query: &Query<'_>) -> Result<Deletion, ApiError> {
+    query.text("RetainResources");
+    let retain: Vec<String> = query.list("RetainResources.member").into_iter().map(str::to_owned).collect();
+    let mode = choice(query, "DeletionMode", &["STANDARD", "FORCE_DELETE_STACK"])?;
+    query.text("RoleARN");
+    let token = query.owned("ClientRequestToken");
+    let Some(stack) = find(cloud, name) else { return Ok(Deletion::default()) };
+    if stack.termination_protection {
+        return Err(validation(format!(
+            "Stack [{}] cannot be deleted while TerminationProtection is enabled",
+            stack.name
+        )));
+    }
+    if stack.status != "DELETE_FAILED" && (!retain.is_empty() || mode == Some("FORCE_DELETE_STACK")) {
+        return Err(validation(format!(
+            "Invalid operation on stack [{}]. RetainResources and FORCE_DELETE_STACK are for stacks in the DELETE_FAILED state.",
+            stack.id
+        )));
+    }
+    let retain = match mode {
+        // What failed to be deleted stays.
+        Some("FORCE_DELETE_STACK") => {
+            let failed = stack.resources.iter().filter(|(_, resource)| resource.status == "DELETE_FAILED");
+            failed.map(|(id, _)| id.clone()).collect()
+        }
+        _ => retain,
+    };
+    match retain.iter().find(|id| !stack.resources.contains_key(*id)) {
+        Some(id) => Err(validation(format!("Resource {id} does not exist for stack {}", stack.name))),
+        None => Ok(Deletion { retain, token }),
+    }
+}
+
+fn protect(cloud: &mut Cloud, id: &str, protected: bool) {
+    if let Some(stack) = cloud.stacks.iter_mut().find(|stack| stack.id == id) {
+        stack.termination_protection = protected;
+    }
+}
+
+fn choice<'a>(query: &Query<'a>, name: &str, known: &[&str]) -> Result<Option<&'a str>, ApiError> {
+    match query.text(name) {
+        Some(text) if !known.contains(&text) => {
+            let member = format!("{}{}", name[..1].to_ascii_lowercase(), &name[1..]);
+            Err(constraint(text, &member, &format!("Member must satisfy enum value set: [{}]", known.join(", "))))
+        }
+        text => Ok(text),
+    }
+}
+
+fn constraint(value: &str, member: &str, constraint: &str) -> ApiError {
+    validation(format!(
+        "1 validation error detected: Value '{value}' at '{member}' failed to satisfy constraint: {constraint}"
+    ))
 }
 
 /// The template and its values; what an update leaves out stays as it is.
@@ -313,7 +454,7 @@ fn read_request(query: &Query<'_>, present: Option<&Stack>) -> Result<StackReque
     let mut parameters = BTreeMap::new();
     for part in query.structures("Parameters.member") {
         let name = part.required("ParameterKey")?.to_owned();
-        part.ignore(&["ResolvedValue"]);
+        part.ignore("an answer's member", &["ResolvedValue"]);
         let previous = part.boolean("UsePreviousValue")?.unwrap_or(false);
         let value = match previous {
             true => present.and_then(|present| present.parameters.get(&name).cloned()),
@@ -327,5 +468,5 @@ fn read_request(query: &Query<'_>, present: Option<&Stack>) -> Result<StackReque
     if tags.is_empty() {
         tags = present.map(|present| present.tags.clone()).unwrap_or_default();
     }
-    Ok(StackRequest { template, parameters, capabilities, tags })
+    Ok(StackRequest { template, parameters, capabilities, tags, options: StackOptions::default() })
 }

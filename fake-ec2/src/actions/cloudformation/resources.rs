@@ -6,7 +6,7 @@ use super::template::scalar;
 use crate::actions::{Context, Step, eks, events, sqs};
 use crate::cloud::Cloud;
 use crate::cloud::identity::InstanceProfile;
-use crate::cloud::roles::{NewOidcProvider, NewPolicy, NewRole};
+use crate::cloud::roles::{NewOidcProvider, NewPolicy, NewRole, SESSION_S};
 use crate::cloud::stack::StackResource;
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
@@ -41,13 +41,19 @@ const KINDS: [(&str, &[&str]); 10] = [
     (
         "AWS::SQS::Queue",
         &[
+            "ContentBasedDeduplication",
+            "DeduplicationScope",
             "DelaySeconds",
+            "FifoQueue",
+            "FifoThroughputLimit",
             "KmsDataKeyReusePeriodSeconds",
             "KmsMasterKeyId",
             "MaximumMessageSize",
             "MessageRetentionPeriod",
             "QueueName",
             "ReceiveMessageWaitTimeSeconds",
+            "RedriveAllowPolicy",
+            "RedrivePolicy",
             "SqsManagedSseEnabled",
             "Tags",
             "VisibilityTimeout",
@@ -159,6 +165,7 @@ fn put_role(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_>) -> Re
         let new = NewRole { name: name.clone(), path: path(properties), trust_policy, tags: tags(properties) };
         cloud.create_role(context.now, new)?;
     }
+    set_role_options(cloud, &name, properties)?;
     let before = kept.map(|old| texts(&old.properties, "ManagedPolicyArns")).unwrap_or_default();
     let after = texts(properties, "ManagedPolicyArns");
     for gone in before.iter().filter(|arn| !after.contains(arn)) {
@@ -173,6 +180,21 @@ fn put_role(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_>) -> Re
     }
     let role = cloud.identity.role(&name)?;
     Ok(made(&name, [("Arn", role.arn.clone()), ("RoleId", role.id.clone())]))
+}
+
+fn set_role_options(cloud: &mut Cloud, name: &str, properties: &Value) -> Result<(), ApiError> {
+    let boundary = properties.get("PermissionsBoundary").map(scalar);
+    cloud.set_boundary(name, boundary.as_deref())?;
+    let role = cloud.role_mut(name)?;
+    role.description = properties.get("Description").map(scalar).unwrap_or_default();
+    role.max_session_s = match properties.get("MaxSessionDuration").map(scalar) {
+        None => SESSION_S,
+        Some(text) => {
+            let seconds = text.parse().ok().filter(|seconds| (3600..=43_200).contains(seconds));
+            seconds.ok_or_else(|| failure(format!("MaxSessionDuration is {text}; expected is 3600 to 43200")))?
+        }
+    };
+    Ok(())
 }
 
 fn delete_role(cloud: &mut Cloud, name: &str, properties: &Value) -> Result<(), ApiError> {
@@ -272,17 +294,20 @@ fn put_oidc_provider(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'
 fn put_queue(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_>) -> Result<Made, ApiError> {
     let kept = wanted.old.and_then(|old| old.physical_id.rsplit('/').next().map(str::to_owned));
     let given = wanted.properties.get("QueueName").map(scalar);
-    let name = given.or_else(|| kept.clone()).unwrap_or_else(|| generate(cloud, wanted));
-    let attributes: Map<String, Value> = wanted
-        .properties
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !["QueueName", "Tags"].contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), json!(scalar(value))))
-        .collect();
+    let fifo = |properties: &Value| properties.get("FifoQueue").map(scalar).as_deref() == Some("true");
+    // A queue of the other type is another queue.
+    let kept = kept.filter(|_| wanted.old.is_some_and(|old| fifo(&old.properties) == fifo(wanted.properties)));
+    let suffix = if fifo(wanted.properties) { ".fifo" } else { "" };
+    let name = given.or_else(|| kept.clone()).unwrap_or_else(|| generate(cloud, wanted) + suffix);
+    let mut attributes = queue_attributes(wanted.properties);
     let url = cloud.queue_url(&name);
     if kept.as_ref() == Some(&name) {
+        // What a template no longer says is as it was in the beginning.
+        for (attribute, initial) in REMOVED {
+            if wanted.old.is_some_and(|old| old.properties.get(attribute).is_some()) {
+                attributes.entry(attribute).or_insert_with(|| json!(initial));
+            }
+        }
         queue_call(cloud, context, "SetQueueAttributes", json!({"QueueUrl": url, "Attributes": attributes}))?;
     } else {
         if cloud.queues.contains_key(&name) {
@@ -294,6 +319,33 @@ fn put_queue(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_>) -> R
     }
     let arn = cloud.arn("sqs", &name);
     Ok(made(&url, [("Arn", arn), ("QueueName", name), ("QueueUrl", url.clone())]))
+}
+
+/// Attributes that an update can take away, with what stands for their absence.
+// fidelity: documented(SQS API Reference, SetQueueAttributes: defaults; an empty policy is none)
+const REMOVED: [(&str, &str); 11] = [
+    ("ContentBasedDeduplication", "false"),
+    ("DeduplicationScope", "queue"),
+    ("DelaySeconds", "0"),
+    ("FifoThroughputLimit", "perQueue"),
+    ("KmsMasterKeyId", ""),
+    ("MaximumMessageSize", "1048576"),
+    ("MessageRetentionPeriod", "345600"),
+    ("ReceiveMessageWaitTimeSeconds", "0"),
+    ("RedriveAllowPolicy", ""),
+    ("RedrivePolicy", ""),
+    ("VisibilityTimeout", "30"),
+];
+
+fn queue_attributes(properties: &Value) -> Map<String, Value> {
+    let all = properties.as_object().into_iter().flatten();
+    // A standard queue says nothing of its type.
+    let attributes = all.filter(|(name, value)| match name.as_str() {
+        "QueueName" | "Tags" => false,
+        "FifoQueue" => scalar(value) == "true",
+        _ => true,
+    });
+    attributes.map(|(name, value)| (name.clone(), json!(scalar(value)))).collect()
 }
 
 fn put_queue_policy(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_>) -> Result<Made, ApiError> {
@@ -365,6 +417,12 @@ fn put_access_entry(cloud: &mut Cloud, context: &Context<'_>, wanted: &Wanted<'_
         }
     }
     let answer = json_of(eks::perform(cloud, context, "CreateAccessEntry", &input)?);
+    for policy in properties.get("AccessPolicies").and_then(Value::as_array).into_iter().flatten() {
+        let scope = &policy["AccessScope"];
+        let input = json!({"name": cluster, "principalArn": principal, "policyArn": text(policy, "PolicyArn")?,
+            "accessScope": {"type": scope["Type"], "namespaces": texts(scope, "Namespaces")}});
+        eks::perform(cloud, context, "AssociateAccessPolicy", &input)?;
+    }
     Ok(made(&id, [("AccessEntryArn", scalar(&answer["accessEntry"]["accessEntryArn"]))]))
 }
 

@@ -63,6 +63,8 @@ pub(super) fn reserve(
         order: Vec::new(),
         outputs: Vec::new(),
         events: Vec::new(),
+        options: request.options.clone(),
+        termination_protection: false,
         change_sets: BTreeMap::new(),
     };
     cloud.stacks.push(stack);
@@ -125,6 +127,7 @@ pub(super) fn carry_out(
     let order = ordered(&template, &scope)?;
     let creating = stack.resources.is_empty() && stack.status == "REVIEW_IN_PROGRESS";
     let before = (Before::of(cloud), stack.clone());
+    stack.options.clone_from(&request.options);
     event(
         cloud,
         context.now,
@@ -191,6 +194,9 @@ fn roll_back(
     stack.resources = stack_before.resources;
     stack.order = stack_before.order;
     stack.outputs = stack_before.outputs;
+    // Its token stands beside the events of this request.
+    let token = stack.options.client_request_token.take();
+    stack.options = crate::cloud::stack::StackOptions { client_request_token: token, ..stack_before.options };
     event(cloud, now, stack, None, ended, None);
 }
 
@@ -298,9 +304,24 @@ fn outputs(template: &Template, scope: &Scope<'_>) -> Result<Vec<Output>, ApiErr
     Ok(outputs)
 }
 
+/// How a stack is deleted.
+#[derive(Debug, Default)]
+pub(super) struct Deletion {
+    /// Logical ids of what is left where it is.
+    pub(super) retain: Vec<String>,
+    /// Stands beside the events.
+    pub(super) token: Option<String>,
+}
+
 /// Deletes a stack's resources in the reverse order of their making.
-pub(super) fn delete(cloud: &mut Cloud, context: &Context<'_>, id: &str) -> Result<(), ApiError> {
+pub(super) fn delete(
+    cloud: &mut Cloud,
+    context: &Context<'_>,
+    id: &str,
+    Deletion { retain, token }: Deletion,
+) -> Result<(), ApiError> {
     let mut stack = cloud.stacks.iter().find(|stack| stack.id == id).ok_or_else(|| missing(id))?.clone();
+    stack.options.client_request_token = token;
     event(cloud, context.now, &mut stack, None, "DELETE_IN_PROGRESS", Some("User Initiated".into()));
     // What failed to be made stands in no order.
     let rest: BTreeSet<String> = stack.resources.keys().filter(|id| !stack.order.contains(id)).cloned().collect();
@@ -308,6 +329,11 @@ pub(super) fn delete(cloud: &mut Cloud, context: &Context<'_>, id: &str) -> Resu
     let mut failed = Vec::new();
     for id in ids {
         let Some(resource) = stack.resources.get(&id).cloned() else { continue };
+        if retain.contains(&id) {
+            event(cloud, context.now, &mut stack, Some(&id), "DELETE_SKIPPED", None);
+            stack.resources.remove(&id);
+            continue;
+        }
         match resources::delete(cloud, context, &resource) {
             Ok(()) => {
                 event(cloud, context.now, &mut stack, Some(&id), "DELETE_COMPLETE", None);
@@ -361,7 +387,8 @@ fn event(
         }
     };
     let id = cloud.ids.uuid();
-    stack.events.push(StackEvent { id, at, logical_id, physical_id, kind, status, reason });
+    let client_request_token = stack.options.client_request_token.clone();
+    stack.events.push(StackEvent { id, at, logical_id, physical_id, kind, status, reason, client_request_token });
 }
 
 pub(super) fn missing(name: &str) -> ApiError {

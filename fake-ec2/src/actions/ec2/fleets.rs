@@ -1,7 +1,7 @@
 //! CreateFleet, and reading what it and ModifyFleet ask. Describing and deleting is in `fleet_requests`.
 
 use super::specification::{INTERRUPTION_BEHAVIORS, price, read_devices};
-use super::{members, permissions, requirements};
+use super::{members, permissions, refuse_unsupported, requirements, specification};
 use crate::actions::Context;
 use crate::cloud::Cloud;
 use crate::cloud::allocation::Strategy;
@@ -76,7 +76,7 @@ pub(super) fn read(query: &Query<'_>) -> Result<FleetRequest, ApiError> {
     for added in tags.values() {
         crate::cloud::tags::check(&Default::default(), added)?;
     }
-    query.ignore(&["ReservedCapacityOptions"]);
+    refuse_unsupported(query, &["ReservedCapacityOptions"])?;
     let excess = query.choice("ExcessCapacityTerminationPolicy", &["termination", "no-termination"])?;
     let request = FleetRequest {
         kind,
@@ -172,8 +172,23 @@ fn read_rebalance(query: &Query<'_>) -> Result<Option<(String, Option<u32>)>, Ap
     let Some(part) = query.structure("MaintenanceStrategies.CapacityRebalance") else { return Ok(None) };
     let strategy = part.choice("ReplacementStrategy", &["launch", "launch-before-terminate"])?;
     let delay: Option<u32> = part.number("TerminationDelay")?;
-    // Told again, and without effect: a fleet replaces what is interrupted, not what is at risk.
-    query.ignore(&["MaintenanceStrategies.CapacityRebalance"]);
+    // fidelity: documented(EC2 API Reference, FleetSpotCapacityRebalanceRequest: a delay of 120 to 7200 seconds, which
+    // launch-before-terminate requires and launch does not have); a fleet replaces what is interrupted, not what is at risk
+    match (strategy.as_deref(), delay) {
+        (Some("launch-before-terminate"), Some(seconds)) if !(120..=7200).contains(&seconds) => {
+            let message = format!("Value ({seconds}) for parameter TerminationDelay is invalid. Expected 120 to 7200");
+            return Err(ApiError::invalid_value(message));
+        }
+        (Some("launch-before-terminate"), None) => {
+            let message = "TerminationDelay is required with the replacement strategy launch-before-terminate.";
+            return Err(ApiError::client("MissingParameter", message));
+        }
+        (Some("launch") | None, Some(_)) => {
+            let message = "TerminationDelay is valid only with the replacement strategy launch-before-terminate.";
+            return Err(ApiError::client("InvalidParameterCombination", message));
+        }
+        _ => {}
+    }
     Ok(strategy.map(|strategy| (strategy, delay)))
 }
 
@@ -302,12 +317,7 @@ fn read_override(query: &Query<'_>) -> Result<FleetOverride, ApiError> {
             placement_group_id: query.owned("Placement.GroupId"),
             placement_group_name: query.owned("Placement.GroupName"),
             partition: query.number("Placement.PartitionNumber")?,
-            rest: query.keep(&[
-                "Placement.Affinity",
-                "Placement.HostId",
-                "Placement.HostResourceGroupArn",
-                "Placement.SpreadDomain",
-            ]),
+            rest: specification::read_host(query)?,
             ..LaunchSpecification::default()
         },
     };

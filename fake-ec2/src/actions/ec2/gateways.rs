@@ -11,15 +11,11 @@ use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
 
-/// Internet gateways in a region.
-// fidelity: documented(VPC User Guide, Quotas: as many internet gateways as VPCs, 5)
-const GATEWAYS_PER_REGION: usize = 5;
-
 // fidelity: documented(EC2 API Reference, CreateInternetGateway; Error codes: InternetGatewayLimitExceeded)
 pub(super) fn create_internet_gateway(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let tags = tag_specification(query, &Kind::INTERNET_GATEWAY)?;
     finish(query)?;
-    if cloud.network.gateways.len() >= GATEWAYS_PER_REGION {
+    if cloud.network.gateways.len() >= cloud.config.limits.network.internet_gateways as usize {
         let message = "The maximum number of internet gateways has been reached.";
         return Err(ApiError::client("InternetGatewayLimitExceeded", message));
     }

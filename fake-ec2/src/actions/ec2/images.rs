@@ -143,7 +143,8 @@ pub(super) fn copy_image(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -
     )?;
     // Repetitions are answered before this is reached.
     query.text("ClientToken");
-    query.ignore(&["KmsKeyId", "SnapshotCopyCompletionDurationMinutes"]);
+    let key = query.owned("KmsKeyId");
+    check_copy_duration(query.number("SnapshotCopyCompletionDurationMinutes")?)?;
     finish(query)?;
     if !regions().contains(&region) {
         let message = format!("Value ({region}) for parameter sourceRegion is invalid. The region does not exist.");
@@ -158,7 +159,21 @@ pub(super) fn copy_image(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -
         let own: Tags = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         new.tags = own.into_iter().chain(new.tags).collect();
     }
-    cloud.copy_image(now, source, encrypted, new).map(|id| made(&id))
+    cloud.copy_image(now, source, (encrypted, key), new).map(|id| made(&id))
+}
+
+// fidelity: documented(EC2 API Reference, CopySnapshot, CompletionDurationMinutes: 15 minutes to 48 hours in steps of 15); a
+// copy takes as long with it as without
+fn check_copy_duration(minutes: Option<u32>) -> Result<(), ApiError> {
+    match minutes {
+        Some(minutes) if !(15..=2880).contains(&minutes) || minutes % 15 != 0 => {
+            let message = format!(
+                "Value ({minutes}) for parameter SnapshotCopyCompletionDurationMinutes is invalid. Expected a multiple of 15 from 15 to 2880"
+            );
+            Err(ApiError::invalid_value(message))
+        }
+        _ => Ok(()),
+    }
 }
 
 // fidelity: documented(EC2 API Reference, DeregisterImage: the snapshots too, if asked for)

@@ -2,7 +2,7 @@
 
 use super::instances::{existing, find_visible};
 use super::specification::write_metadata;
-use super::{finish, groups, returned_true};
+use super::{finish, groups, refuse_unsupported, returned_true};
 use crate::cloud::instance::{Instance, State};
 use crate::cloud::launch::check_user_data;
 use crate::cloud::lifecycle::wrong_state;
@@ -86,6 +86,15 @@ fn write_devices(xml: &mut Xml, instance: &Instance) {
     });
 }
 
+/// Whether the volume at a device ends with the instance.
+#[derive(Debug)]
+struct DeviceChange {
+    name: String,
+    ends: bool,
+    /// The volume that has to be there.
+    volume: Option<String>,
+}
+
 /// What ModifyInstanceAttribute changes: one attribute in a call.
 #[derive(Debug)]
 enum Change {
@@ -97,8 +106,7 @@ enum Change {
     SourceDestCheck(bool),
     EbsOptimized(bool),
     Groups(Vec<String>),
-    /// Device names, each with whether its volume ends with the instance.
-    Devices(Vec<(String, bool)>),
+    Devices(Vec<DeviceChange>),
 }
 
 // fidelity: documented(EC2 API Reference, ModifyInstanceAttribute: one attribute at a time; type, user data and EBS optimization
@@ -151,8 +159,9 @@ fn read_changes(query: &Query<'_>) -> Result<Vec<Change>, ApiError> {
     let mut devices = Vec::new();
     for part in query.structures("BlockDeviceMapping") {
         let ends = part.boolean("Ebs.DeleteOnTermination")?.unwrap_or(true);
-        part.ignore(&["Ebs.VolumeId", "VirtualName", "NoDevice"]);
-        devices.push((part.required("DeviceName")?.to_owned(), ends));
+        refuse_unsupported(&part, &["VirtualName", "NoDevice"])?;
+        let volume = part.owned("Ebs.VolumeId");
+        devices.push(DeviceChange { name: part.required("DeviceName")?.to_owned(), ends, volume });
     }
     changes.extend((!devices.is_empty()).then_some(Change::Devices(devices)));
     for name in ["Kernel", "Ramdisk", "SriovNetSupport", "EnaSupport"] {
@@ -208,6 +217,7 @@ fn edit(cloud: &mut Cloud, id: &str, change: impl FnOnce(&mut Instance)) {
 // fidelity: documented(EC2 API Reference, ModifyInstanceAttribute: GroupId replaces the groups of the primary interface)
 fn change_groups(cloud: &mut Cloud, id: &str, ids: &[String]) -> Result<(), ApiError> {
     let vpc = cloud.instance(id)?.vpc_id.clone();
+    cloud.check_groups_per_interface(ids.len())?;
     let mut chosen = Vec::new();
     for group in ids {
         let group = cloud.network.group(group)?;
@@ -226,16 +236,21 @@ fn change_groups(cloud: &mut Cloud, id: &str, ids: &[String]) -> Result<(), ApiE
     Ok(())
 }
 
-fn change_devices(cloud: &mut Cloud, id: &str, devices: Vec<(String, bool)>) -> Result<(), ApiError> {
+fn change_devices(cloud: &mut Cloud, id: &str, devices: Vec<DeviceChange>) -> Result<(), ApiError> {
     let present = &cloud.instance(id)?.volumes;
-    if let Some((missing, _)) =
-        devices.iter().find(|(name, _)| !present.iter().any(|own| own.device.device_name == *name))
-    {
-        let message = format!("No device is currently mapped at {missing}");
+    for DeviceChange { name, volume, .. } in &devices {
+        let mapped = present.iter().find(|own| own.device.device_name == *name);
+        let message = match (mapped, volume) {
+            (None, _) => format!("No device is currently mapped at {name}"),
+            (Some(own), Some(volume)) if own.id != *volume => {
+                format!("The volume mapped at {name} is {}, not {volume}", own.id)
+            }
+            _ => continue,
+        };
         return Err(ApiError::client("InvalidInstanceAttributeValue", message));
     }
     edit(cloud, id, |own| {
-        for (name, ends) in devices {
+        for DeviceChange { name, ends, .. } in devices {
             let volume = own.volumes.iter_mut().find(|volume| volume.device.device_name == name);
             volume.into_iter().for_each(|volume| volume.device.delete_on_termination = Some(ends));
         }

@@ -90,7 +90,7 @@ const ITEM_BYTES: usize = "<item></item>".len();
 pub(super) fn describe_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let (names, filters) = (query.list("InstanceType"), query.filters()?);
     let page = page(query, 5, 100, 100)?;
-    query.ignore(&["IncludeUnsupportedInRegion"]);
+    query.ignore("the catalogue holds the region's own types alone", &["IncludeUnsupportedInRegion"]);
     finish(query)?;
     filters.check(&FILTERS.map(|(name, _)| name))?;
     // fidelity: documented(EC2 API Reference, DescribeInstanceTypes: up to 100 types; no MaxResults with them)

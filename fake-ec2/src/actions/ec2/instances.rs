@@ -2,7 +2,7 @@
 
 use super::{finish, groups, instance_filters, members, page, specification, tag_set};
 use crate::cloud::filter::Filters;
-use crate::cloud::instance::{Instance, State};
+use crate::cloud::instance::{Instance, NetworkInterface, State};
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, check_id, no_such_instance};
 use crate::error::ApiError;
@@ -10,6 +10,7 @@ use crate::wire::query::Query;
 use crate::wire::xml::Xml;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 /// What an instance takes in an answer, with some tags; only a guess of how much to set aside.
 const INSTANCE_BYTES: usize = 3_000;
@@ -23,7 +24,7 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
     }
     // fidelity: documented(EC2 API, DescribeInstances): MaxResults is 5 to 1000; without MaxResults everything is answered.
     let page = page(query, 5, 1000, usize::MAX)?;
-    query.ignore(&["IncludeManagedResources"]);
+    query.boolean("IncludeManagedResources")?; // No service of AWS has made any here.
     finish(query)?;
     filters.check(&instance_filters::KNOWN)?;
     let account = cloud.config.account.clone();
@@ -159,6 +160,11 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
             xml.value("networkCardIndex", interface.network_card_index);
         });
         xml.text("interfaceType", &interface.interface_type);
+        xml.text("description", &interface.description);
+        xml.list("privateIpAddressesSet", addresses(interface), |xml, (address, primary)| {
+            xml.value("privateIpAddress", address);
+            xml.value("primary", primary);
+        });
     });
     if let Some(profile) = &instance.profile {
         xml.element("iamInstanceProfile", |xml| {
@@ -185,6 +191,13 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
     xml.text("usageOperation", "RunInstances");
 }
 
+/// An interface's addresses, and whether each is the primary one.
+pub(super) fn addresses(interface: &NetworkInterface) -> impl ExactSizeIterator<Item = (Ipv4Addr, bool)> + Clone {
+    let all: Vec<Ipv4Addr> =
+        std::iter::once(interface.private_ip).chain(interface.secondary_ips.iter().copied()).collect();
+    all.into_iter().enumerate().map(|(index, address)| (address, index == 0))
+}
+
 /// What the launch asked that has no effect, as DescribeInstances tells it.
 fn write_kept(xml: &mut Xml, instance: &Instance) {
     let kept = &instance.specification.rest;
@@ -195,6 +208,10 @@ fn write_kept(xml: &mut Xml, instance: &Instance) {
     if kept.iter().any(|(path, _)| path.starts_with("CpuOptions.")) {
         xml.element("cpuOptions", |xml| members::write_below(xml, kept, "CpuOptions"));
     }
+    if let Some(performance) = kept.get("NetworkPerformanceOptions.BandwidthWeighting") {
+        xml.element("networkPerformanceOptions", |xml| xml.text("bandwidthWeighting", performance));
+    }
+    members::write(xml, &kept.only(&["LicenseSpecification"]));
     if kept.iter().any(|(path, _)| path.starts_with("PrivateDnsNameOptions.")) {
         xml.element("privateDnsNameOptions", |xml| members::write_below(xml, kept, "PrivateDnsNameOptions"));
     }
@@ -208,7 +225,7 @@ fn write_state(xml: &mut Xml, state: State) {
 // fidelity: documented(EC2 API Reference, TerminateInstances: a protected instance keeps the others of its zone alive too; those
 // of other zones end although the request fails)
 pub(super) fn terminate_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
-    query.ignore(&["Force", "SkipOsShutdown"]);
+    read_haste(query)?;
     let ids = existing(cloud, query)?;
     let mut kept_zones = BTreeSet::new();
     let mut refusal = None;
@@ -229,12 +246,12 @@ pub(super) fn terminate_instances(cloud: &mut Cloud, now: Timestamp, query: &Que
 
 pub(super) fn stop_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
     let hibernate = query.boolean("Hibernate")?.unwrap_or(false);
-    query.ignore(&["Force", "SkipOsShutdown"]);
+    read_haste(query)?;
     change_states(cloud, query, |cloud, id| cloud.stop(now, id, hibernate))
 }
 
 pub(super) fn start_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>) -> Result<String, ApiError> {
-    query.ignore(&["AdditionalInfo"]);
+    query.ignore("reserved by AWS", &["AdditionalInfo"]);
     change_states(cloud, query, |cloud, id| cloud.start(now, id))
 }
 
@@ -242,6 +259,13 @@ pub(super) fn start_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'
 pub(super) fn reboot_instances(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     existing(cloud, query)?;
     Ok(super::returned_true())
+}
+
+/// How an operating system is to be shut down. There is none inside these instances: either way they take as long.
+fn read_haste(query: &Query<'_>) -> Result<(), ApiError> {
+    query.boolean("Force")?;
+    query.boolean("SkipOsShutdown")?;
+    Ok(())
 }
 
 type Change = (State, State);

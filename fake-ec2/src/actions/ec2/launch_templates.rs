@@ -1,7 +1,7 @@
 //! Launch templates and their versions: create, describe, modify, delete, and the data of a running instance.
 
 use super::instances::find_visible;
-use super::{finish, page, specification, tag_set};
+use super::{finish, page, refuse_unsupported, specification, tag_set};
 use crate::cloud::filter::Test;
 use crate::cloud::launch::check_user_data;
 use crate::cloud::launch_template::{LaunchSpecification, LaunchTemplate, LaunchTemplateVersion};
@@ -23,7 +23,7 @@ pub(super) fn create_launch_template(cloud: &mut Cloud, now: Timestamp, query: &
     let version = read_version(query, now)?;
     let own_tags = super::tags_of_new(query, "TagSpecification", "launch-template")?;
     query.text("ClientToken");
-    query.ignore(&["Operator"]);
+    refuse_unsupported(query, &["Operator"])?;
     finish(query)?;
     let id = cloud.ids.resource("lt");
     let template = LaunchTemplate {
@@ -52,7 +52,7 @@ pub(super) fn create_launch_template_version(
     let source = query.text("SourceVersion");
     let mut version = read_version(query, now)?;
     query.text("ClientToken");
-    query.ignore(&["ResolveAlias"]);
+    let resolve = query.boolean("ResolveAlias")?.unwrap_or(false);
     finish(query)?;
     let template = cloud.templates.find(id, name)?;
     if let Some(source) = source {
@@ -62,7 +62,11 @@ pub(super) fn create_launch_template_version(
     let template = cloud.templates.get_mut(&id).expect("it has been looked up");
     let number = template.add_version(version)?;
     let mut xml = Xml::new();
-    xml.element("launchTemplateVersion", |xml| write_version(xml, template, number, &cloud.config.account));
+    let (template, account) = (cloud.templates.find(Some(&id), None)?, &cloud.config.account);
+    xml.element("launchTemplateVersion", |xml| match resolve {
+        true => write_resolved(xml, cloud, template, number, account),
+        false => write_version(xml, template, number, account),
+    });
     Ok(xml.into_string())
 }
 
@@ -147,7 +151,7 @@ pub(super) fn describe_launch_templates(
     let (ids, names) = (query.list("LaunchTemplateId"), query.list("LaunchTemplateName"));
     let filters = query.filters()?;
     let page = page(query, 1, 200, 200)?;
-    query.ignore(&["IncludeManagedResources"]);
+    query.boolean("IncludeManagedResources")?; // No service of AWS has made any here.
     finish(query)?;
     filters.check(&["tag-key", "launch-template-name", "create-time"])?;
     let mut chosen: Vec<&LaunchTemplate> = Vec::new();
@@ -209,7 +213,7 @@ pub(super) fn describe_launch_template_versions(
     let resolve = query.boolean("ResolveAlias")?.unwrap_or(false);
     let filters = query.filters()?;
     let page = page(query, 1, 200, 200)?;
-    query.ignore(&["IncludeManagedResources"]);
+    query.boolean("IncludeManagedResources")?; // No service of AWS has made any here.
     finish(query)?;
     filters.check(&VERSION_FILTERS)?;
     let mut chosen = match id.or(name) {

@@ -60,6 +60,15 @@ impl<'a> Interface<'a> {
         }
     }
 
+    /// Every address, the primary one first.
+    fn addresses(&self) -> Vec<Ipv4Addr> {
+        let secondary = match self {
+            Self::Attached(_, own) => &own.secondary_ips[..],
+            Self::Free(_) => &[],
+        };
+        std::iter::once(self.address()).chain(secondary.iter().copied()).collect()
+    }
+
     fn interface_type(&self) -> &'a str {
         match self {
             Self::Attached(_, own) => &own.interface_type,
@@ -76,7 +85,7 @@ impl<'a> Interface<'a> {
 
     fn description(&self) -> &'a str {
         match self {
-            Self::Attached(..) => "",
+            Self::Attached(_, own) => &own.description,
             Self::Free(own) => &own.description,
         }
     }
@@ -186,8 +195,9 @@ pub(super) fn describe_network_interfaces(cloud: &mut Cloud, query: &Query<'_>) 
 
 fn has(cloud: &Cloud, interface: &Interface<'_>, name: &str, test: Test<'_>) -> bool {
     match name {
-        "addresses.primary" => test("true"),
-        "addresses.private-ip-address" | "private-ip-address" => test(&interface.address().to_string()),
+        "addresses.primary" => test("true") || (interface.addresses().len() > 1 && test("false")),
+        "addresses.private-ip-address" => interface.addresses().iter().any(|own| test(&own.to_string())),
+        "private-ip-address" => test(&interface.address().to_string()),
         "availability-zone" => test(interface.zone(cloud).0),
         "availability-zone-id" => test(interface.zone(cloud).1),
         "description" => test(interface.description()),
@@ -251,10 +261,10 @@ fn write_interface(xml: &mut Xml, cloud: &Cloud, interface: Interface<'_>) {
         });
     }
     tag_set(xml, interface.tags());
-    xml.list("privateIpAddressesSet", [interface], |xml, interface| {
-        xml.text("privateIpAddress", interface.address().to_string());
-        xml.text("privateDnsName", interface.private_dns_name(cloud));
-        xml.value("primary", true);
+    xml.list("privateIpAddressesSet", interface.addresses(), |xml, address| {
+        xml.value("privateIpAddress", address);
+        xml.text("privateDnsName", crate::cloud::launch::private_dns_name(address, &cloud.config.region));
+        xml.value("primary", address == interface.address());
     });
     xml.element("ipv6AddressesSet", |_| ());
     xml.text("interfaceType", interface.interface_type());
@@ -275,7 +285,7 @@ const UNPLAYED: [&str; 11] = [
     "SecondaryPrivateIpAddressCount",
 ];
 
-// fidelity: documented(EC2 API Reference, CreateNetworkInterface; VPC User Guide, Quotas: 5 security groups per interface)
+// fidelity: documented(EC2 API Reference, CreateNetworkInterface)
 pub(super) fn create_network_interface(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let subnet = cloud.network.subnet(query.required("SubnetId")?)?;
     refuse_unsupported(query, &UNPLAYED)?;
@@ -292,10 +302,8 @@ pub(super) fn create_network_interface(cloud: &mut Cloud, query: &Query<'_>) -> 
     // Repetitions are answered before this is reached.
     query.text("ClientToken");
     finish(query)?;
-    if group_ids.len() > 5 {
-        let message = "The maximum number of security groups per interface has been reached.";
-        return Err(ApiError::client("SecurityGroupsPerInterfaceLimitExceeded", message));
-    }
+    cloud.check_groups_per_interface(group_ids.len())?;
+    cloud.check_interfaces(1)?;
     let mut security_groups = Vec::new();
     for id in group_ids {
         let group = cloud.network.group(id)?;

@@ -52,8 +52,7 @@ pub(super) fn read(query: &Query<'_>) -> Result<InstanceRequirements, ApiError> 
         members: query.members(&KNOWN),
     };
     check(&requirements)?;
-    // Told again; no public table has the figures by which it would exclude a type.
-    query.ignore(&["BaselinePerformanceFactors"]);
+    query.ignore("told again; no public table has the figures to exclude a type by", &["BaselinePerformanceFactors"]);
     Ok(requirements)
 }
 
@@ -155,7 +154,7 @@ pub(super) fn get_instance_types(cloud: &mut Cloud, query: &Query<'_>) -> Result
     let part = query.structure("InstanceRequirements").ok_or_else(|| ApiError::missing("InstanceRequirements"))?;
     let requirements = read(&part)?;
     let page = page(query, 1, 1000, 1000)?;
-    query.ignore(&["Context"]);
+    query.ignore("reserved by AWS", &["Context"]);
     finish(query)?;
     for (name, given) in [("ArchitectureType", &architectures), ("VirtualizationType", &virtualization)] {
         if given.is_empty() {

@@ -1,6 +1,6 @@
 //! Capacity reservations and placement groups: create, describe, modify and end them.
 
-use super::{finish, page, returned_true, tag_set};
+use super::{finish, page, refuse_unsupported, returned_true, tag_set};
 use crate::cloud::filter::Test;
 use crate::cloud::reservation::{CapacityReservation, PlacementGroup, ReservationChange};
 use crate::cloud::{Cloud, check_id};
@@ -55,7 +55,7 @@ pub(super) fn create_capacity_reservation(
         }
     }
     query.text("ClientToken");
-    query.ignore(&["EphemeralStorage"]);
+    query.boolean("EphemeralStorage")?; // Deprecated; a reservation is the same with and without.
     finish(query)?;
     if count == 0 {
         return Err(ApiError::invalid_value("Value (0) for parameter InstanceCount is invalid. Expected at least 1"));
@@ -147,7 +147,7 @@ pub(super) fn modify_capacity_reservation(
         ends_at: read_end(query, now)?,
         match_criteria: query.choice("InstanceMatchCriteria", &["open", "targeted"])?,
     };
-    query.ignore(&["Accept", "AdditionalInfo"]);
+    query.ignore("reserved by AWS", &["Accept", "AdditionalInfo"]);
     finish(query)?;
     if change.total == Some(0) {
         return Err(ApiError::invalid_value("Value (0) for parameter InstanceCount is invalid. Expected at least 1"));
@@ -257,7 +257,7 @@ pub(super) fn create_placement_group(cloud: &mut Cloud, query: &Query<'_>) -> Re
     let partition_count: Option<u32> = query.number("PartitionCount")?;
     let spread_level = query.choice("SpreadLevel", &["host", "rack"])?;
     let tags = super::tags_of_new(query, "TagSpecification", "placement-group")?;
-    query.ignore(&["LinkedGroupId", "Operator"]);
+    refuse_unsupported(query, &["LinkedGroupId", "Operator"])?;
     finish(query)?;
     if name.len() > 255 || !name.is_ascii() {
         return Err(ApiError::invalid_value("A placement group name has up to 255 ASCII characters."));

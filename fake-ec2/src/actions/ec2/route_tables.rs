@@ -19,7 +19,7 @@ pub(super) fn create_route_table(cloud: &mut Cloud, query: &Query<'_>) -> Result
     let token = query.text("ClientToken");
     let tags = tag_specification(query, &Kind::ROUTE_TABLE)?;
     finish(query)?;
-    let id = cloud.network.create_route_table(&mut cloud.ids, vpc, tags)?;
+    let id = cloud.network.create_route_table(&mut cloud.ids, &cloud.config.limits.network, vpc, tags)?;
     let table = cloud.network.route_table(&id)?;
     let mut xml = Xml::new();
     xml.element("routeTable", |xml| write_table(xml, cloud, table));
@@ -81,7 +81,7 @@ const OTHER_TARGETS: [&str; 9] = [
 pub(super) fn create_route(cloud: &mut Cloud, query: &Query<'_>) -> Result<String, ApiError> {
     let (table, route) = read_route(cloud, query)?;
     finish(query)?;
-    cloud.network.create_route(table, route)?;
+    cloud.network.create_route(&cloud.config.limits.network, table, route)?;
     Ok(returned_true())
 }
 

@@ -1,10 +1,10 @@
 //! RunInstances, also as the dry run that checks permissions.
 
-use super::{fleets, instances, specification};
+use super::{fleets, instances, refuse_unsupported, specification};
 use crate::cloud::Cloud;
 use crate::cloud::instance::TemplateUse;
 use crate::cloud::launch::Launch;
-use crate::cloud::launch_template::{LaunchSpecification, SpotOptions};
+use crate::cloud::launch_template::{LaunchSpecification, NetworkInterfaceSpecification, SpotOptions};
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -22,19 +22,14 @@ pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
     }
     let client_token = query.owned("ClientToken");
     let dry_run = query.dry_run()?;
-    query.ignore(&[
-        "PrivateIpAddress",
-        "AdditionalInfo",
-        "Ipv6AddressCount",
-        "Ipv6Address",
-        "EnablePrimaryIpv6",
-        "Operator",
-    ]);
+    refuse_unsupported(query, &["Ipv6AddressCount", "Ipv6Address", "EnablePrimaryIpv6", "Operator"])?;
+    query.ignore("reserved by AWS", &["AdditionalInfo"]);
     query.finish()?;
     for added in merged.tags.values() {
         crate::cloud::tags::check(&Default::default(), added)?;
     }
     check_spot(&merged)?;
+    check_address(&merged, maximum)?;
     cloud.check_launch(&merged)?;
     if dry_run {
         return Err(ApiError::dry_run());
@@ -79,6 +74,22 @@ fn check_spot(merged: &LaunchSpecification) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// An address is one instance's.
+// fidelity: documented(EC2 API Reference, RunInstances and InstanceNetworkInterfaceSpecification: a private address cannot
+// be given where more than one instance is launched)
+fn check_address(merged: &LaunchSpecification, count: u32) -> Result<(), ApiError> {
+    match count > 1
+        && (merged.private_ip.is_some()
+            || merged.network_interfaces.iter().any(NetworkInterfaceSpecification::names_address))
+    {
+        true => {
+            let message = "Network interfaces and an instance-level private address may not be specified for more than one instance.";
+            Err(ApiError::client("InvalidParameterCombination", message))
+        }
+        false => Ok(()),
+    }
+}
+
 /// What the request asks for on top of the launch template it names, if it names one.
 pub(super) fn requested(
     cloud: &Cloud,
@@ -86,6 +97,8 @@ pub(super) fn requested(
 ) -> Result<(LaunchSpecification, Option<TemplateUse>), ApiError> {
     let mut requested = specification::read(query)?;
     requested.subnet_id = query.owned("SubnetId");
+    read_address(query, &mut requested)?;
+    check_interfaces(&requested)?;
     let (id, name) = (query.text("LaunchTemplate.LaunchTemplateId"), query.text("LaunchTemplate.LaunchTemplateName"));
     let version = query.text("LaunchTemplate.Version");
     if id.is_none() && name.is_none() {
@@ -95,4 +108,34 @@ pub(super) fn requested(
     let (number, version) = template.version(version)?;
     let used = TemplateUse { id: template.id.clone(), name: template.name.clone(), version: number };
     Ok((version.data.clone().overridden_by(&requested), Some(used)))
+}
+
+/// The primary interface's address, where the request names it beside the instance.
+// fidelity: documented(EC2 API Reference, RunInstances: not both here and among the network interfaces)
+fn read_address(query: &Query<'_>, requested: &mut LaunchSpecification) -> Result<(), ApiError> {
+    let Some(address) = specification::address(query, "PrivateIpAddress")? else { return Ok(()) };
+    if !requested.network_interfaces.is_empty() {
+        let message =
+            "Network interfaces and an instance-level private address may not be specified on the same request";
+        return Err(ApiError::client("InvalidParameterCombination", message));
+    }
+    requested.private_ip = Some(address);
+    Ok(())
+}
+
+// fidelity: documented(EC2 API Reference, RunInstances: with network interfaces, subnet and security groups are named there);
+// the sentences as commonly seen
+fn check_interfaces(requested: &LaunchSpecification) -> Result<(), ApiError> {
+    if requested.network_interfaces.is_empty() {
+        return Ok(());
+    }
+    let own = if requested.subnet_id.is_some() {
+        "subnet ID"
+    } else if !requested.security_group_ids.is_empty() || !requested.security_group_names.is_empty() {
+        "security groups"
+    } else {
+        return Ok(());
+    };
+    let message = format!("Network interfaces and an instance-level {own} may not be specified on the same request");
+    Err(ApiError::client("InvalidParameterCombination", message))
 }

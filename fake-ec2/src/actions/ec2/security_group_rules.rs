@@ -31,9 +31,9 @@ pub(super) fn authorize(cloud: &mut Cloud, query: &Query<'_>, direction: Directi
     if given.is_empty() {
         return Err(ApiError::missing("IpPermissions"));
     }
-    let Cloud { network, ids, .. } = &mut *cloud;
+    let Cloud { network, ids, config, .. } = &mut *cloud;
     let group = network.groups.get_mut(&id).expect("it was looked up above");
-    let rules = group.authorize(ids, direction, given, &tags)?;
+    let rules = group.authorize((ids, &config.limits.network), direction, given, &tags)?;
     let mut xml = Xml::new();
     xml.value("return", true);
     xml.list("securityGroupRuleSet", &rules, |xml, rule| write_rule(xml, cloud, &id, rule));
@@ -143,13 +143,33 @@ fn read_permissions(cloud: &Cloud, query: &Query<'_>, group: &SecurityGroup) -> 
                     let message = format!("The security group of account {account} does not exist");
                     return Err(ApiError::client("InvalidGroup.NotFound", message));
                 }
-                entry.ignore(&["PeeringStatus", "VpcId", "VpcPeeringConnectionId"]);
+                check_peering(cloud, &entry, &peer)?;
                 peers.push((peer, description));
             }
         }
         given.extend(with_peers(&permission, peers)?);
     }
     Ok(given)
+}
+
+/// A group of another VPC is reached over a peering connection, of which there are none here.
+// fidelity: documented(EC2 API Reference, UserIdGroupPair: VpcId, VpcPeeringConnectionId, PeeringStatus; Error codes:
+// InvalidVpcPeeringConnectionID.NotFound)
+fn check_peering(cloud: &Cloud, entry: &Query<'_>, peer: &Peer) -> Result<(), ApiError> {
+    entry.choice("PeeringStatus", &["active", "deleted"])?;
+    if let Some(connection) = entry.text("VpcPeeringConnectionId") {
+        let message = format!("The vpcPeeringConnection ID '{connection}' does not exist");
+        return Err(ApiError::client("InvalidVpcPeeringConnectionID.NotFound", message));
+    }
+    let (Peer::Group(group), Some(vpc)) = (peer, entry.text("VpcId")) else { return Ok(()) };
+    cloud.network.vpc(vpc)?;
+    match cloud.network.group(group)?.vpc_id == vpc {
+        true => Ok(()),
+        false => {
+            let message = format!("The security group '{group}' does not exist in VPC '{vpc}'");
+            Err(ApiError::client("InvalidGroup.NotFound", message))
+        }
+    }
 }
 
 /// One rule for each peer, all with the protocol and the ports that stand beside them.

@@ -41,7 +41,8 @@ pub(super) fn create_security_group(cloud: &mut Cloud, query: &Query<'_>) -> Res
         Some(vpc) => vpc.to_owned(),
         None => cloud.network.default_vpc().ok_or_else(no_default_vpc)?.id.clone(),
     };
-    let id = cloud.network.create_group(&mut cloud.ids, name, description, &vpc, tags)?;
+    let id =
+        cloud.network.create_group((&mut cloud.ids, &cloud.config.limits.network), name, description, &vpc, tags)?;
     let mut xml = Xml::new();
     xml.value("return", true);
     xml.text("groupId", &id);

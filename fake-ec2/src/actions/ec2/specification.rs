@@ -4,14 +4,29 @@ use super::{members, requirements};
 use crate::cloud::launch_template::{
     BlockDevice, LaunchSpecification, MetadataOptions, NetworkInterfaceSpecification, SpotOptions,
 };
+use crate::cloud::members::Members;
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
+use std::net::Ipv4Addr;
+
+/// What a launch makes that can have tags.
+// fidelity: documented(EC2 API Reference, LaunchTemplateTagSpecificationRequest and RunInstances: ResourceType)
+const TAGGABLE: [&str; 5] = ["elastic-gpu", "instance", "network-interface", "spot-instances-request", "volume"];
 
 const MARKETS: [&str; 3] = ["spot", "capacity-block", "interruptible-capacity-reservation"];
 
 /// Members that are told again, and read where they matter.
-const KEPT: [&str; 2] = ["CreditSpecification", "HibernationOptions"];
+const KEPT: [&str; 8] = [
+    "CpuOptions",
+    "CreditSpecification",
+    "HibernationOptions",
+    "LicenseSpecification",
+    "MaintenanceOptions",
+    "NetworkPerformanceOptions",
+    "Placement.AvailabilityZoneId",
+    "PrivateDnsNameOptions",
+];
 
 const RESOURCE_GROUP: &str =
     "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn";
@@ -57,39 +72,86 @@ pub(super) fn read(query: &Query<'_>) -> Result<LaunchSpecification, ApiError> {
     specification.block_devices = read_devices(query)?;
     for part in query.structures("TagSpecification") {
         let resource = part.required("ResourceType")?.to_owned();
+        if !TAGGABLE.contains(&resource.as_str()) {
+            let message = format!("'{resource}' is not a valid taggable resource type for this operation.");
+            return Err(ApiError::invalid_value(message));
+        }
         specification.tags.entry(resource).or_default().extend(part.tags("Tag")?);
     }
     if let Some(part) = query.structure("InstanceRequirements") {
         specification.requirements = Some(requirements::read(&part)?);
     }
-    // Told again, and without effect.
-    specification.rest = query.keep(&[
-        "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn",
-        "CpuOptions",
-        "ElasticGpuSpecification",
-        "ElasticInferenceAccelerator",
-        "KernelId",
-        "LicenseSpecification",
-        "MaintenanceOptions",
-        "NetworkPerformanceOptions",
-        "Placement.Affinity",
-        "Placement.AvailabilityZoneId",
-        "Placement.HostId",
-        "Placement.HostResourceGroupArn",
-        "Placement.SpreadDomain",
-        "PrivateDnsNameOptions",
-        "RamDiskId",
-        "RamdiskId",
-        "SecondaryInterface",
-    ]);
-    specification.rest.override_with(&query.members(&KEPT));
+    check_options(query)?;
+    for part in [
+        query.keep(
+            "told again; there are no resource groups here",
+            &["CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationResourceGroupArn"],
+        ),
+        query.keep("retired by AWS; told again", &["ElasticGpuSpecification", "ElasticInferenceAccelerator"]),
+        query.keep(
+            "for paravirtual images, of which there are none; told again",
+            &["KernelId", "RamDiskId", "RamdiskId"],
+        ),
+        query.keep("told again; there are no Outposts here", &["SecondaryInterface"]),
+        read_host(query)?,
+        query.members(&KEPT),
+    ] {
+        specification.rest.extend(part);
+    }
     Ok(specification)
+}
+
+/// Where among dedicated hosts a launch goes. A launch finds that there are none; a template may name one.
+// fidelity: documented(EC2 API Reference, Placement: Affinity is default or host)
+pub(super) fn read_host(query: &Query<'_>) -> Result<Members, ApiError> {
+    query.choice("Placement.Affinity", &["default", "host"])?;
+    let mut kept = query.members(&["Placement.Affinity", "Placement.HostId", "Placement.HostResourceGroupArn"]);
+    kept.extend(query.keep("reserved by AWS; told again", &["Placement.SpreadDomain"]));
+    Ok(kept)
+}
+
+/// Options of which only some values are right.
+// fidelity: documented(EC2 API Reference, CapacityReservationSpecification, CpuOptionsRequest, CreditSpecificationRequest,
+// InstanceMetadataOptionsRequest, Placement, InstanceMaintenanceOptionsRequest, PrivateDnsNameOptionsRequest,
+// InstanceNetworkPerformanceOptionsRequest)
+fn check_options(query: &Query<'_>) -> Result<(), ApiError> {
+    for (name, known) in [
+        (
+            "CapacityReservationSpecification.CapacityReservationPreference",
+            &["capacity-reservations-only", "open", "none"][..],
+        ),
+        ("CpuOptions.AmdSevSnp", &["enabled", "disabled"]),
+        ("CpuOptions.NestedVirtualization", &["enabled", "disabled"]),
+        ("CreditSpecification.CpuCredits", &["standard", "unlimited"]),
+        ("MaintenanceOptions.AutoRecovery", &["default", "disabled"]),
+        ("MetadataOptions.HttpEndpoint", &["enabled", "disabled"]),
+        ("MetadataOptions.HttpProtocolIpv6", &["enabled", "disabled"]),
+        ("MetadataOptions.HttpTokens", &["optional", "required"]),
+        ("MetadataOptions.InstanceMetadataTags", &["enabled", "disabled"]),
+        ("NetworkPerformanceOptions.BandwidthWeighting", &["default", "vpc-1", "ebs-1"]),
+        ("Placement.Tenancy", &["default", "dedicated", "host"]),
+        ("PrivateDnsNameOptions.HostnameType", &["ip-name", "resource-name"]),
+    ] {
+        query.choice(name, known)?;
+    }
+    match query.number::<u32>("MetadataOptions.HttpPutResponseHopLimit")? {
+        Some(limit) if !(1..=64).contains(&limit) => {
+            let message = format!("Value ({limit}) for parameter HttpPutResponseHopLimit is invalid. Expected 1 to 64");
+            return Err(ApiError::invalid_value(message));
+        }
+        _ => {}
+    }
+    query.number::<u32>("CpuOptions.CoreCount")?;
+    query.number::<u32>("CpuOptions.ThreadsPerCore")?;
+    query.boolean("PrivateDnsNameOptions.EnableResourceNameDnsARecord")?;
+    query.boolean("PrivateDnsNameOptions.EnableResourceNameDnsAAAARecord")?;
+    Ok(())
 }
 
 fn read_spot(query: &Query<'_>) -> Result<SpotOptions, ApiError> {
     let Some(query) = query.structure("InstanceMarketOptions.SpotOptions") else { return Ok(SpotOptions::default()) };
     // fidelity: documented(EC2 API Reference, SpotMarketOptions: BlockDurationMinutes is deprecated and without effect)
-    query.ignore(&["BlockDurationMinutes"]);
+    query.ignore("deprecated by AWS", &["BlockDurationMinutes"]);
     Ok(SpotOptions {
         max_price: price(&query, "MaxPrice")?,
         request_type: query.choice("SpotInstanceType", &["one-time", "persistent"])?,
@@ -131,21 +193,62 @@ fn read_interface(query: &Query<'_>) -> Result<NetworkInterfaceSpecification, Ap
             tracking("UdpStreamTimeout")?,
             tracking("UdpTimeout")?,
         ],
-        rest: query.keep(&[
-            "AssociateCarrierIpAddress",
-            "Description",
-            "EnaQueueCount",
-            "EnaSrdSpecification",
-            "Ipv4Prefix",
-            "Ipv6Addresses",
-            "Ipv6Prefix",
-            "NetworkInterfaceId",
-            "PrivateIpAddress",
-            "PrivateIpAddresses",
-            "SecondaryPrivateIpAddressCount",
-        ]),
+        private_ips: read_addresses(query)?,
+        secondary_count: query.number("SecondaryPrivateIpAddressCount")?.unwrap_or(0),
+        rest: read_other(query)?,
     };
+    // fidelity: documented(EC2 API Reference, InstanceNetworkInterfaceSpecification: secondary addresses by number or by
+    // name, not both)
+    if interface.secondary_count > 0 && interface.private_ips.len() > 1 {
+        let message = "SecondaryPrivateIpAddressCount and secondary PrivateIpAddresses may not be specified on the same interface.";
+        return Err(ApiError::client("InvalidParameterCombination", message));
+    }
     Ok(interface)
+}
+
+fn read_other(query: &Query<'_>) -> Result<Members, ApiError> {
+    query.boolean("AssociateCarrierIpAddress")?;
+    let mut rest = query.members(&["AssociateCarrierIpAddress", "Description", "NetworkInterfaceId"]);
+    rest.extend(query.keep("told again; subnets have no IPv6 ranges here", &["Ipv6Addresses", "Ipv6Prefix"]));
+    rest.extend(
+        query.keep("told again; nothing here is as fast as its network", &["EnaQueueCount", "EnaSrdSpecification"]),
+    );
+    rest.extend(query.keep("told again; by number (Ipv4PrefixCount) they take addresses", &["Ipv4Prefix"]));
+    Ok(rest)
+}
+
+/// An interface's own private addresses, the primary one first.
+// fidelity: documented(EC2 API Reference, InstanceNetworkInterfaceSpecification: only one address can be primary)
+fn read_addresses(query: &Query<'_>) -> Result<Vec<Ipv4Addr>, ApiError> {
+    let mut addresses: Vec<Ipv4Addr> = address(query, "PrivateIpAddress")?.into_iter().collect();
+    let mut has_primary = !addresses.is_empty();
+    for part in query.structures("PrivateIpAddresses") {
+        let own = address(&part, "PrivateIpAddress")?.ok_or_else(|| ApiError::missing("PrivateIpAddress"))?;
+        match (part.boolean("Primary")?.unwrap_or(false), has_primary) {
+            (true, true) => {
+                let message = "Only one private IP address can be designated as primary.";
+                return Err(ApiError::client("InvalidParameterCombination", message));
+            }
+            (true, false) => {
+                has_primary = true;
+                addresses.insert(0, own);
+            }
+            (false, _) => addresses.push(own),
+        }
+    }
+    if !addresses.is_empty() && !has_primary {
+        let message = "One of the private IP addresses has to be designated as primary.";
+        return Err(ApiError::client("InvalidParameterCombination", message));
+    }
+    Ok(addresses)
+}
+
+/// An IPv4 address.
+pub(super) fn address(query: &Query<'_>, name: &str) -> Result<Option<Ipv4Addr>, ApiError> {
+    let parse = |text: &str| {
+        text.parse().map_err(|_| ApiError::invalid_value(format!("invalid value for parameter address: [{text}]")))
+    };
+    query.text(name).map(parse).transpose()
 }
 
 /// The block device mapping of a request.
@@ -167,14 +270,25 @@ fn read_device(query: &Query<'_>) -> Result<BlockDevice, ApiError> {
         delete_on_termination: query.boolean("Ebs.DeleteOnTermination")?,
         // Named with an empty text, as the reference asks, or with any other.
         no_device: query.text("NoDevice").is_some(),
-        rest: query.keep(&[
-            "VirtualName",
-            "Ebs.EbsCardIndex",
-            "Ebs.OutpostArn",
-            "Ebs.AvailabilityZone",
-            "Ebs.AvailabilityZoneId",
-        ]),
+        rest: read_device_rest(query)?,
     })
+}
+
+// fidelity: documented(EC2 API Reference, BlockDeviceMapping: VirtualName is ephemeral0 to ephemeral23)
+fn read_device_rest(query: &Query<'_>) -> Result<Members, ApiError> {
+    if let Some(name) = query.text("VirtualName") {
+        let number = name.strip_prefix("ephemeral").and_then(|number| number.parse::<u8>().ok());
+        if number.is_none_or(|number| number > 23) {
+            let message =
+                format!("Value ({name}) for parameter virtualName is invalid. Expected ephemeral0 to ephemeral23");
+            return Err(ApiError::invalid_value(message));
+        }
+    }
+    query.number::<u32>("Ebs.EbsCardIndex")?;
+    let mut rest = query.members(&["VirtualName", "Ebs.EbsCardIndex"]);
+    let there = ["Ebs.OutpostArn", "Ebs.AvailabilityZone", "Ebs.AvailabilityZoneId"];
+    rest.extend(query.keep("a volume is where its instance is", &there));
+    Ok(rest)
 }
 
 /// Writes a specification as `ResponseLaunchTemplateData`.
@@ -209,6 +323,7 @@ pub(super) fn write(xml: &mut Xml, specification: &LaunchSpecification) {
         reservation_id,
         tags,
         requirements,
+        private_ip: _,
         rest,
     } = specification;
     let kept_placement = rest.iter().any(|(path, _)| path.starts_with("Placement."));
@@ -374,6 +489,18 @@ fn write_interface(xml: &mut Xml, interface: &NetworkInterfaceSpecification) {
         if number > 0 {
             xml.value(name, number);
         }
+    }
+    if let Some((primary, secondary)) = interface.private_ips.split_first() {
+        xml.value("privateIpAddress", primary);
+        if !secondary.is_empty() {
+            xml.list("privateIpAddressesSet", &interface.private_ips, |xml, address| {
+                xml.value("primary", address == primary);
+                xml.value("privateIpAddress", address);
+            });
+        }
+    }
+    if interface.secondary_count > 0 {
+        xml.value("secondaryPrivateIpAddressCount", interface.secondary_count);
     }
     if let Some(primary) = interface.primary_ipv6 {
         xml.value("primaryIpv6", primary);

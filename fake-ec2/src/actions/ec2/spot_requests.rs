@@ -63,7 +63,7 @@ pub(super) fn request_spot_instances(cloud: &mut Cloud, now: Timestamp, query: &
     let part = query.structure("LaunchSpecification").ok_or_else(|| ApiError::missing("LaunchSpecification"))?;
     let mut specification = specification::read(&part)?;
     specification.subnet_id = part.owned("SubnetId");
-    part.ignore(&["AddressingType"]);
+    part.ignore("deprecated by AWS", &["AddressingType"]);
     let new = NewSpotRequest {
         specification,
         persistent: query.choice("Type", &["one-time", "persistent"])?.as_deref() == Some("persistent"),
@@ -76,7 +76,7 @@ pub(super) fn request_spot_instances(cloud: &mut Cloud, now: Timestamp, query: &
         tags: super::tags_of_new(query, "TagSpecification", "spot-instances-request")?,
     };
     query.text("ClientToken");
-    query.ignore(&["BlockDurationMinutes"]);
+    query.ignore("deprecated by AWS", &["BlockDurationMinutes"]);
     let dry_run = query.dry_run()?;
     query.finish()?;
     check(cloud, now, count, &new)?;

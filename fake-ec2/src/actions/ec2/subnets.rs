@@ -26,9 +26,9 @@ pub(super) fn create_subnet(cloud: &mut Cloud, query: &Query<'_>) -> Result<Stri
     let zone = chosen_zone(cloud, query, ApiError::invalid_value)?;
     let tags = tag_specification(query, &Kind::SUBNET)?;
     finish(query)?;
-    let Cloud { network, ids, catalogue, .. } = &mut *cloud;
+    let Cloud { network, ids, catalogue, config, .. } = &mut *cloud;
     let zone = zone.or_else(|| catalogue.zones.first().cloned()).expect("a region has zones");
-    let id = network.create_subnet(ids, vpc, &zone, cidr, tags)?;
+    let id = network.create_subnet((ids, &config.limits.network), vpc, &zone, cidr, tags)?;
     told(cloud, &id)
 }
 

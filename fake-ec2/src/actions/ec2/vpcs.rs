@@ -34,7 +34,7 @@ pub(super) fn create_vpc(cloud: &mut Cloud, query: &Query<'_>) -> Result<String,
     refuse_unsupported(query, &["VpcEncryptionControl"])?;
     let tags = tag_specification(query, &Kind::VPC)?;
     finish(query)?;
-    cloud.network.check_room_for_vpc()?;
+    cloud.network.check_room_for_vpc(&cloud.config.limits.network)?;
     let id = cloud.network.create_vpc(&mut cloud.ids, cidr, tenancy, false, tags);
     told(cloud, &id)
 }
@@ -151,7 +151,7 @@ pub(super) fn associate_cidr_block(cloud: &mut Cloud, query: &Query<'_>) -> Resu
     let id = query.required("VpcId")?;
     let cidr = read_range(query)?;
     finish(query)?;
-    let association = cloud.network.associate_cidr(&mut cloud.ids, id, cidr)?;
+    let association = cloud.network.associate_cidr(&mut cloud.ids, &cloud.config.limits.network, id, cidr)?;
     Ok(write_change(id, &association, "associating"))
 }
 

@@ -118,13 +118,14 @@ pub(super) fn describe_account_attributes(cloud: &mut Cloud, query: &Query<'_>) 
     let names = query.list("AttributeName");
     finish(query)?;
     let default_vpc = cloud.network.default_vpc().map_or("none", |vpc| vpc.id.as_str());
+    let most_groups = cloud.config.limits.network.security_groups_per_interface.to_string();
     let attributes = [
         ("default-vpc", default_vpc),
         ("max-elastic-ips", "5"),
         ("max-instances", "20"),
         ("supported-platforms", "VPC"),
         ("vpc-max-elastic-ips", "5"),
-        ("vpc-max-security-groups-per-interface", "5"),
+        ("vpc-max-security-groups-per-interface", most_groups.as_str()),
     ];
     if let Some(unknown) = names.iter().find(|name| !attributes.iter().any(|(known, _)| known == *name)) {
         return Err(ApiError::invalid_value(format!("The attribute '{unknown}' is not valid.")));

@@ -81,6 +81,16 @@ pub(super) fn perform(
             finish(query)?;
             cloud.update_trust_policy(name, document)?;
         }
+        "PutRolePermissionsBoundary" => {
+            let (role, arn) = (query.required("RoleName")?, query.required("PermissionsBoundary")?);
+            finish(query)?;
+            cloud.set_boundary(role, Some(arn))?;
+        }
+        "DeleteRolePermissionsBoundary" => {
+            let role = query.required("RoleName")?;
+            finish(query)?;
+            cloud.set_boundary(role, None)?;
+        }
         "UpdateRole" | "UpdateRoleDescription" => update_role(cloud, action, query, &mut xml)?,
         "CreateServiceLinkedRole" => create_service_linked_role(cloud, now, query, &mut xml)?,
         "CreatePolicy" => policies::create_policy(cloud, now, query, &mut xml)?,
@@ -287,9 +297,11 @@ fn create_role(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>, xml: &mut X
         tags: query.tags("Tags.member")?,
     };
     let (description, seconds) = role_options(query)?;
-    query.ignore(&["PermissionsBoundary"]);
+    let boundary = query.text("PermissionsBoundary");
     finish(query)?;
+    boundary.map_or(Ok(()), |arn| cloud.check_boundary(arn))?;
     let name = cloud.create_role(now, new)?.name.clone();
+    cloud.set_boundary(&name, boundary)?;
     let role = cloud.role_mut(&name)?;
     role.description = description.unwrap_or_default();
     role.max_session_s = seconds.unwrap_or(SESSION_S);
@@ -306,7 +318,11 @@ fn create_service_linked_role(
     xml: &mut Xml,
 ) -> Result<(), ApiError> {
     let service = query.required("AWSServiceName")?.to_owned();
-    query.ignore(&["Description", "CustomSuffix"]);
+    let description = query.owned("Description").unwrap_or_default();
+    if query.text("CustomSuffix").is_some() {
+        let message = format!("Custom suffix is not allowed for {service}");
+        return Err(ApiError::client("InvalidInput", message));
+    }
     finish(query)?;
     let name = match service.as_str() {
         "spot.amazonaws.com" => "AWSServiceRoleForEC2Spot",
@@ -326,7 +342,9 @@ fn create_service_linked_role(
         "Principal": {"Service": service}, "Action": "sts:AssumeRole"}]});
     let path = format!("/aws-service-role/{service}/");
     let new = NewRole { name: name.into(), path, trust_policy: trust.to_string(), tags: Tags::new() };
-    let role = cloud.create_role(now, new)?;
+    cloud.create_role(now, new)?;
+    let role = cloud.role_mut(name)?;
+    role.description = description;
     xml.element("Role", |xml| write_role(xml, role));
     Ok(())
 }
@@ -353,6 +371,12 @@ fn write_role(xml: &mut Xml, role: &Role) {
     xml.text("AssumeRolePolicyDocument", encoded(&role.trust_policy));
     xml.optional("Description", Some(&role.description).filter(|text| !text.is_empty()));
     xml.value("MaxSessionDuration", role.max_session_s);
+    if let Some(arn) = &role.permissions_boundary {
+        xml.element("PermissionsBoundary", |xml| {
+            xml.text("PermissionsBoundaryType", "Policy");
+            xml.text("PermissionsBoundaryArn", arn);
+        });
+    }
     write_tags(xml, &role.tags);
 }
 

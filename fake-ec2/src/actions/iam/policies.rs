@@ -1,8 +1,8 @@
 //! Managed policies, and the policies of roles.
 
-use super::{encoded, finish, name, page, path, write_page, write_rest, write_tags};
+use super::{encoded, finish, name, page, path, validation, write_page, write_rest, write_tags};
 use crate::cloud::Cloud;
-use crate::cloud::identity::ManagedPolicy;
+use crate::cloud::identity::{ManagedPolicy, Role};
 use crate::cloud::roles::{AWS_POLICIES, NewPolicy, no_role_policy, version_number};
 use crate::error::ApiError;
 use crate::wire::query::Query;
@@ -81,13 +81,17 @@ pub(super) fn list_entities(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> 
     cloud.managed_policy(arn)?;
     let filter = query.text("EntityFilter");
     let prefix = query.text("PathPrefix").unwrap_or("/");
-    // A boundary is not an attachment, and none is played here.
-    let boundaries = query.text("PolicyUsageFilter") == Some("PermissionsBoundary");
+    let usage = query.choice("PolicyUsageFilter", &USAGES).map_err(|error| validation(&error.message))?;
     let page = page(query)?;
     finish(query)?;
-    let wanted = !boundaries && matches!(filter, None | Some("Role"));
+    let wanted = matches!(filter, None | Some("Role"));
+    let uses = |role: &&Role| match usage.as_deref() {
+        Some("PermissionsBoundary") => role.permissions_boundary.as_deref() == Some(arn),
+        Some(_) => role.attached_policies.contains(arn),
+        None => role.attached_policies.contains(arn) || role.permissions_boundary.as_deref() == Some(arn),
+    };
     let roles = cloud.identity.roles.values();
-    let attached = roles.filter(|role| wanted && role.attached_policies.contains(arn) && role.path.starts_with(prefix));
+    let attached = roles.filter(|role| wanted && uses(role) && role.path.starts_with(prefix));
     xml.list_of("PolicyGroups", "member", [(); 0], |_, ()| {});
     xml.list_of("PolicyUsers", "member", [(); 0], |_, ()| {});
     write_page(xml, "PolicyRoles", page.cut(attached, |role| role.name.clone()), |xml, role| {
@@ -97,11 +101,15 @@ pub(super) fn list_entities(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> 
     Ok(())
 }
 
+/// What a policy is used for.
+// fidelity: documented(IAM API Reference, ListPolicies and ListEntitiesForPolicy: PolicyUsageFilter)
+const USAGES: [&str; 2] = ["PermissionsPolicy", "PermissionsBoundary"];
+
 pub(super) fn list_policies(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> Result<(), ApiError> {
     let scope = query.text("Scope").unwrap_or("All").to_owned();
     let attached_alone = query.boolean("OnlyAttached")?.unwrap_or(false);
     let prefix = query.text("PathPrefix").unwrap_or("/").to_owned();
-    query.ignore(&["PolicyUsageFilter"]);
+    let usage = query.choice("PolicyUsageFilter", &USAGES).map_err(|error| validation(&error.message))?;
     let page = page(query)?;
     finish(query)?;
     let wanted = |policy: &&ManagedPolicy| {
@@ -109,6 +117,11 @@ pub(super) fn list_policies(cloud: &Cloud, query: &Query<'_>, xml: &mut Xml) -> 
         (scope == "All" || by_aws == (scope == "AWS"))
             && policy.path.starts_with(&prefix)
             && (!attached_alone || cloud.attachments(&policy.arn) > 0)
+            && match usage.as_deref() {
+                Some("PermissionsBoundary") => cloud.bounded(&policy.arn) > 0,
+                Some(_) => cloud.attachments(&policy.arn) > 0,
+                None => true,
+            }
     };
     let paged = page.cut(cloud.identity.policies.values().filter(wanted), |policy| policy.arn.clone());
     write_page(xml, "Policies", paged, |xml, policy| write_policy(xml, cloud, policy));
@@ -197,7 +210,7 @@ fn write_policy(xml: &mut Xml, cloud: &Cloud, policy: &ManagedPolicy) {
     xml.text("Path", path);
     xml.text("DefaultVersionId", format!("v{default_version}"));
     xml.value("AttachmentCount", cloud.attachments(arn));
-    xml.value("PermissionsBoundaryUsageCount", 0);
+    xml.value("PermissionsBoundaryUsageCount", cloud.bounded(arn));
     xml.value("IsAttachable", true);
     xml.optional("Description", Some(description).filter(|text| !text.is_empty()));
     xml.text("CreateDate", timestamp(*created_at));

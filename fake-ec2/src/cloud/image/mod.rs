@@ -77,6 +77,32 @@ pub(crate) struct NewImage<'a> {
 const ROOT_SIZE_GIB: u32 = 20;
 
 impl Image {
+    /// A private image of which no more is known.
+    pub(crate) fn new(name: String, owner: &str, created_at: Timestamp) -> Self {
+        Self {
+            id: String::new(),
+            name,
+            architecture: String::new(),
+            owner_id: owner.into(),
+            owner_alias: None,
+            created_at,
+            deprecated_at: None,
+            platform: None,
+            root_device: String::new(),
+            block_devices: Vec::new(),
+            state: String::new(),
+            description: String::new(),
+            boot_mode: None,
+            imds_support: None,
+            ena_support: true,
+            public: false,
+            launch_accounts: BTreeSet::new(),
+            source_instance_id: None,
+            source_image: None,
+            tags: Tags::new(),
+        }
+    }
+
     /// The root volume of an image of which nothing else is known.
     fn root(device_name: &str, snapshot_id: Option<String>) -> BlockDevice {
         BlockDevice {
@@ -102,7 +128,8 @@ impl Image {
                 None => devices.push(wanted.clone()),
             }
         }
-        devices.retain(|device| !device.no_device);
+        // fidelity: documented(EC2 API Reference, BlockDeviceMapping: VirtualName is an instance store volume, none of EBS)
+        devices.retain(|device| !device.no_device && device.rest.get("VirtualName").is_none());
         devices
     }
 
@@ -275,28 +302,8 @@ impl Cloud {
 
     /// A private image of this account of which no more is known than was asked for.
     pub(crate) fn own_image(&self, now: Timestamp, new: NewImage<'_>) -> Image {
-        Image {
-            id: String::new(),
-            name: new.name.into(),
-            architecture: String::new(),
-            owner_id: self.config.account.clone(),
-            owner_alias: None,
-            created_at: now,
-            deprecated_at: None,
-            platform: None,
-            root_device: String::new(),
-            block_devices: Vec::new(),
-            state: String::new(),
-            description: new.description.into(),
-            boot_mode: None,
-            imds_support: None,
-            ena_support: true,
-            public: false,
-            launch_accounts: BTreeSet::new(),
-            source_instance_id: None,
-            source_image: None,
-            tags: new.tags,
-        }
+        let image = Image::new(new.name.into(), &self.config.account, now);
+        Image { description: new.description.into(), tags: new.tags, ..image }
     }
 
     /// A copy of an image, with copies of its snapshots.
@@ -304,34 +311,34 @@ impl Cloud {
         &mut self,
         now: Timestamp,
         source_id: &str,
-        encrypted: Option<bool>,
+        (encrypted, key): (Option<bool>, Option<String>),
         new: NewImage<'_>,
     ) -> Result<String, ApiError> {
         let source = self.images.launchable(source_id)?.clone();
+        // fidelity: documented(EC2 API Reference, CopyImage: with KmsKeyId, the snapshots have to be encrypted)
+        if key.is_some() && encrypted != Some(true) {
+            let message = "KmsKeyId can be specified only together with Encrypted.";
+            return Err(ApiError::client("InvalidParameterCombination", message));
+        }
         self.check_image_name(new.name)?;
         let mut block_devices = source.devices(&[]);
         for device in &mut block_devices {
             device.encrypted = encrypted.filter(|encrypted| *encrypted).or(device.encrypted);
+            device.kms_key_id = key.clone().or(device.kms_key_id.take());
             let volume = super::instance::Volume::unnamed(device.clone(), now);
             let description = format!("Copied for DestinationAmi from SourceAmi {source_id}");
             device.snapshot_id = Some(self.add_snapshot(now, &volume, &description, new.snapshot_tags.clone()));
         }
-        let own = self.own_image(now, new);
         let image = Image {
-            id: String::new(),
-            name: own.name,
-            owner_id: own.owner_id,
-            owner_alias: None,
-            created_at: now,
-            deprecated_at: None,
+            architecture: source.architecture,
+            platform: source.platform,
+            root_device: source.root_device,
             block_devices,
-            description: own.description,
-            public: false,
-            launch_accounts: BTreeSet::new(),
+            boot_mode: source.boot_mode,
+            imds_support: source.imds_support,
+            ena_support: source.ena_support,
             source_image: Some((source_id.into(), self.config.region.clone())),
-            source_instance_id: None,
-            tags: own.tags,
-            ..source
+            ..self.own_image(now, new)
         };
         Ok(self.add_pending_image(now, image))
     }

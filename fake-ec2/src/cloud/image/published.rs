@@ -5,9 +5,7 @@
 
 use super::{Image, Images};
 use crate::cloud::ids::digits;
-use crate::cloud::tags::Tags;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
 
 /// The account that publishes EKS images in most regions.
 const EKS_IMAGES: &str = "602401143452";
@@ -57,25 +55,16 @@ impl Images {
             let image = Image {
                 id: id.clone(),
                 description: format!("{} (invented)", publication.name),
-                name: publication.name,
                 architecture: publication.architecture.into(),
-                owner_id: publication.owner.into(),
                 owner_alias: Some("amazon".into()),
-                created_at: at,
                 // fidelity: documented(EC2 User Guide: public images are deprecated two years after creation by default)
                 deprecated_at: at.checked_add(jiff::SignedDuration::from_hours(2 * 365 * 24)).ok(),
                 platform: publication.platform.map(Into::into),
                 root_device: publication.root_device.into(),
                 block_devices: vec![Image::root(publication.root_device, Some(snapshot))],
                 state: "available".into(),
-                boot_mode: None,
-                imds_support: None,
-                ena_support: true,
                 public: true,
-                launch_accounts: BTreeSet::new(),
-                source_instance_id: None,
-                source_image: None,
-                tags: Tags::new(),
+                ..Image::new(publication.name, publication.owner, at)
             };
             self.images.insert(id.clone(), image);
             for path in publication.paths {

@@ -38,15 +38,7 @@ impl Network {
                     format!("There are not enough free addresses in subnet '{subnet_id}' to satisfy the request.");
                 ApiError::client("InsufficientFreeAddressesInSubnet", message)
             })?,
-            Some(address) if subnet.take_this_address(address) => address,
-            Some(address) if subnet.cidr.offset(address).is_some() => {
-                let message = format!("Address {address} is in use.");
-                return Err(ApiError::client("InvalidIPAddress.InUse", message));
-            }
-            Some(address) => {
-                let message = format!("Address {address} does not fall within the subnet's address range");
-                return Err(ApiError::invalid_value(message));
-            }
+            Some(address) => subnet.take_named(address).map(|()| address)?,
         };
         new.id = ids.resource("eni");
         let id = new.id.clone();

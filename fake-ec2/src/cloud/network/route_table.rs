@@ -4,6 +4,7 @@ use super::{Cidr, Network, different_networks, has_dependencies};
 use crate::cloud::ids::Ids;
 use crate::cloud::resource::Kind;
 use crate::cloud::tags::Tags;
+use crate::config::NetworkLimits;
 use crate::error::ApiError;
 use serde::{Deserialize, Serialize};
 
@@ -64,10 +65,6 @@ pub enum Target {
     Interface { id: String, instance_id: Option<String> },
 }
 
-// fidelity: documented(VPC User Guide, Quotas: 200 route tables per VPC, 500 routes per route table)
-const TABLES_PER_VPC: usize = 200;
-const ROUTES_PER_TABLE: usize = 500;
-
 impl RouteTable {
     /// The table a VPC begins with.
     pub(super) fn main_of(ids: &mut Ids, vpc_id: &str) -> Self {
@@ -101,9 +98,17 @@ impl Network {
         self.route_tables.get_mut(id).ok_or_else(|| Kind::ROUTE_TABLE.missing(id))
     }
 
-    pub(crate) fn create_route_table(&mut self, ids: &mut Ids, vpc_id: &str, tags: Tags) -> Result<String, ApiError> {
+    pub(crate) fn create_route_table(
+        &mut self,
+        ids: &mut Ids,
+        limits: &NetworkLimits,
+        vpc_id: &str,
+        tags: Tags,
+    ) -> Result<String, ApiError> {
         self.vpc(vpc_id)?;
-        if self.route_tables.values().filter(|table| table.vpc_id == vpc_id).count() >= TABLES_PER_VPC {
+        if self.route_tables.values().filter(|table| table.vpc_id == vpc_id).count()
+            >= limits.route_tables_per_vpc as usize
+        {
             let message = "The maximum number of route tables has been reached.";
             return Err(ApiError::client("RouteTableLimitExceeded", message));
         }
@@ -195,14 +200,14 @@ impl Network {
     }
 
     // fidelity: documented(EC2 API Reference, Error codes: RouteAlreadyExists, RouteLimitExceeded)
-    pub(crate) fn create_route(&mut self, id: &str, route: Route) -> Result<(), ApiError> {
+    pub(crate) fn create_route(&mut self, limits: &NetworkLimits, id: &str, route: Route) -> Result<(), ApiError> {
         let table = self.route_table(id)?;
         let destination = &route.destination;
         if self.is_local(&table.vpc_id, destination) || table.routes.iter().any(|own| own.destination == *destination) {
             let message = format!("The route identified by {destination} already exists.");
             return Err(ApiError::client("RouteAlreadyExists", message));
         }
-        if table.routes.len() >= ROUTES_PER_TABLE {
+        if table.routes.len() >= limits.routes_per_route_table as usize {
             let message = format!("The maximum number of routes has been reached in route table {id}.");
             return Err(ApiError::client("RouteLimitExceeded", message));
         }

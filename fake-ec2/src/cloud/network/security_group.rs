@@ -4,6 +4,7 @@ use super::Network;
 use crate::cloud::ids::Ids;
 use crate::cloud::resource::Kind;
 use crate::cloud::tags::Tags;
+use crate::config::NetworkLimits;
 use crate::error::ApiError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -70,11 +71,6 @@ impl Direction {
     }
 }
 
-// fidelity: documented(VPC User Guide, Quotas: 2,500 security groups per Region, 60 inbound and 60 outbound rules each, for
-// IPv4 and IPv6 separately; a group or a prefix list counts for both)
-const GROUPS_PER_REGION: usize = 2_500;
-const RULES_PER_DIRECTION: usize = 60;
-
 impl SecurityGroup {
     /// A group that lets everything out, as every new one does.
     // fidelity: documented(VPC User Guide, Security group rules: a new group has one outbound rule that allows all traffic)
@@ -129,7 +125,7 @@ impl SecurityGroup {
     // fidelity: documented(EC2 API Reference, Error codes: InvalidPermission.Duplicate, RulesPerSecurityGroupLimitExceeded)
     pub(crate) fn authorize(
         &mut self,
-        ids: &mut Ids,
+        (ids, limits): (&mut Ids, &NetworkLimits),
         direction: Direction,
         wanted: Vec<(RuleSpecification, Option<String>)>,
         tags: &Tags,
@@ -142,7 +138,7 @@ impl SecurityGroup {
                 return Err(duplicate(specification));
             }
         }
-        self.check_room(direction, wanted.iter().map(|(specification, _)| specification))?;
+        self.check_room(limits, direction, wanted.iter().map(|(specification, _)| specification))?;
         let egress = direction.is_egress();
         let rules = wanted.into_iter().map(|(specification, description)| {
             let (id, tags) = (ids.resource("sgr"), tags.clone());
@@ -153,8 +149,11 @@ impl SecurityGroup {
         Ok(rules)
     }
 
+    // fidelity: documented(VPC User Guide, Quotas: inbound and outbound rules, IPv4 and IPv6 are counted separately; a group or a
+    // prefix list counts for both)
     fn check_room<'a>(
         &'a self,
+        limits: &NetworkLimits,
         direction: Direction,
         added: impl Iterator<Item = &'a RuleSpecification> + Clone,
     ) -> Result<(), ApiError> {
@@ -165,7 +164,7 @@ impl SecurityGroup {
         let all: Vec<&RuleSpecification> = own.chain(added).collect();
         let ipv4 = count(|peer| !matches!(peer, Peer::Ipv6(_)), &mut all.iter().copied());
         let ipv6 = count(|peer| !matches!(peer, Peer::Ipv4(_)), &mut all.iter().copied());
-        match ipv4.max(ipv6) > RULES_PER_DIRECTION {
+        match ipv4.max(ipv6) > limits.rules_per_security_group as usize {
             false => Ok(()),
             true => Err(ApiError::client(
                 "RulesPerSecurityGroupLimitExceeded",
@@ -201,7 +200,7 @@ impl Network {
     // SecurityGroupLimitExceeded)
     pub(crate) fn create_group(
         &mut self,
-        ids: &mut Ids,
+        (ids, limits): (&mut Ids, &NetworkLimits),
         name: &str,
         description: &str,
         vpc_id: &str,
@@ -217,7 +216,7 @@ impl Network {
             let message = format!("The security group '{name}' already exists for VPC '{vpc_id}'");
             return Err(ApiError::client("InvalidGroup.Duplicate", message));
         }
-        if self.groups.len() >= GROUPS_PER_REGION {
+        if self.groups.len() >= limits.security_groups as usize {
             let message = "The maximum number of security groups has been reached.";
             return Err(ApiError::client("SecurityGroupLimitExceeded", message));
         }

@@ -3,6 +3,7 @@
 use super::Cidr;
 use crate::cloud::catalogue::Zone;
 use crate::cloud::tags::Tags;
+use crate::error::ApiError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -106,10 +107,36 @@ impl Subnet {
     }
 
     /// Takes this address; says whether it is the subnet's to give and was free.
-    pub(crate) fn take_this_address(&mut self, address: Ipv4Addr) -> bool {
+    fn take_this_address(&mut self, address: Ipv4Addr) -> bool {
         let last = self.cidr.size() - 1;
         let offset = self.cidr.offset(address).filter(|offset| (4..last).contains(offset));
         offset.is_some_and(|offset| self.taken.insert(offset))
+    }
+
+    /// Takes all of these addresses, or none.
+    // fidelity: documented(EC2 API Reference, Error codes: InvalidIPAddress.InUse)
+    pub(crate) fn take_these(&mut self, addresses: &[Ipv4Addr]) -> Result<(), ApiError> {
+        for (index, address) in addresses.iter().enumerate() {
+            if let Err(error) = self.take_named(*address) {
+                addresses[..index].iter().for_each(|taken| self.release_address(*taken));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes this address, or says why not.
+    pub(crate) fn take_named(&mut self, address: Ipv4Addr) -> Result<(), ApiError> {
+        if self.take_this_address(address) {
+            return Ok(());
+        }
+        Err(match self.cidr.offset(address) {
+            Some(_) => ApiError::client("InvalidIPAddress.InUse", format!("Address {address} is in use.")),
+            None => {
+                let message = format!("Address {address} does not fall within the subnet's address range");
+                ApiError::invalid_value(message)
+            }
+        })
     }
 
     pub(crate) fn release_address(&mut self, address: Ipv4Addr) {

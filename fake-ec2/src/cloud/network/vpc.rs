@@ -4,6 +4,7 @@ use super::{Cidr, DhcpOptions, InternetGateway, Network, NetworkAcl, RouteTable,
 use crate::cloud::catalogue::Zone;
 use crate::cloud::ids::Ids;
 use crate::cloud::tags::Tags;
+use crate::config::NetworkLimits;
 use crate::error::ApiError;
 use serde::{Deserialize, Serialize};
 
@@ -32,11 +33,6 @@ pub struct CidrAssociation {
     pub id: String,
     pub cidr: Cidr,
 }
-
-// fidelity: documented(VPC User Guide, Quotas: 5 VPCs per Region, 200 subnets per VPC, 5 IPv4 CIDR blocks per VPC)
-const VPCS_PER_REGION: usize = 5;
-const SUBNETS_PER_VPC: usize = 200;
-const CIDRS_PER_VPC: usize = 5;
 
 /// The range of default VPCs.
 // fidelity: documented(VPC User Guide, Default VPCs: 172.31.0.0/16 with a /20 subnet in each zone)
@@ -81,8 +77,8 @@ impl Network {
     }
 
     // fidelity: documented(EC2 API Reference, Error codes: VpcLimitExceeded)
-    pub(crate) fn check_room_for_vpc(&self) -> Result<(), ApiError> {
-        match self.vpcs.len() < VPCS_PER_REGION {
+    pub(crate) fn check_room_for_vpc(&self, limits: &NetworkLimits) -> Result<(), ApiError> {
+        match self.vpcs.len() < limits.vpcs as usize {
             true => Ok(()),
             false => Err(ApiError::client("VpcLimitExceeded", "The maximum number of VPCs has been reached.")),
         }
@@ -107,14 +103,21 @@ impl Network {
     }
 
     // fidelity: assumed: the codes for ranges that overlap (CidrConflict) or are too many (CidrLimitExceeded)
-    pub(crate) fn associate_cidr(&mut self, ids: &mut Ids, id: &str, cidr: Cidr) -> Result<CidrAssociation, ApiError> {
+    pub(crate) fn associate_cidr(
+        &mut self,
+        ids: &mut Ids,
+        limits: &NetworkLimits,
+        id: &str,
+        cidr: Cidr,
+    ) -> Result<CidrAssociation, ApiError> {
+        let most = limits.cidr_blocks_per_vpc;
         let vpc = self.vpc(id)?;
         if vpc.cidr_associations.iter().any(|own| own.cidr.overlaps(cidr)) {
             let message = format!("The CIDR '{cidr}' conflicts with a CIDR block of the VPC '{id}'");
             return Err(ApiError::client("CidrConflict", message));
         }
-        if vpc.cidr_associations.len() >= CIDRS_PER_VPC {
-            let message = format!("This network '{id}' has met its maximum number of allowed CIDRs: {CIDRS_PER_VPC}");
+        if vpc.cidr_associations.len() >= most as usize {
+            let message = format!("This network '{id}' has met its maximum number of allowed CIDRs: {most}");
             return Err(ApiError::client("CidrLimitExceeded", message));
         }
         let association = CidrAssociation { id: ids.resource("vpc-cidr-assoc"), cidr };
@@ -192,7 +195,7 @@ impl Network {
     // SubnetLimitExceeded)
     pub(crate) fn create_subnet(
         &mut self,
-        ids: &mut Ids,
+        (ids, limits): (&mut Ids, &NetworkLimits),
         vpc_id: &str,
         zone: &Zone,
         cidr: Cidr,
@@ -207,7 +210,7 @@ impl Network {
         if siblings().any(|subnet| subnet.cidr.overlaps(cidr)) {
             return Err(conflict(cidr));
         }
-        if siblings().count() >= SUBNETS_PER_VPC {
+        if siblings().count() >= limits.subnets_per_vpc as usize {
             let message = "The maximum number of subnets has been reached.";
             return Err(ApiError::client("SubnetLimitExceeded", message));
         }
