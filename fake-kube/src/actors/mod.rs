@@ -201,9 +201,7 @@ fn cast(kube: &FakeKube, options: Options) -> Vec<Box<dyn Actor>> {
     join(stateful_sets, &mut || Box::new(stateful_sets::StatefulSets::new(api("statefulset-controller"))));
     join(daemon_sets, &mut || Box::new(daemon_sets::DaemonSets::new(api("daemonset-controller"))));
     join(jobs, &mut || Box::new(jobs::Jobs::new(api("job-controller"))));
-    join(volume_binding, &mut || {
-        Box::new(volume_binding::VolumeBinding::new(api("persistentvolume-controller")))
-    });
+    join(volume_binding, &mut || Box::new(volume_binding::VolumeBinding::new(api("persistentvolume-controller"))));
     join(disruption, &mut || Box::new(disruption::Disruption::new(api("disruption-controller"))));
     join(scheduler, &mut || Box::new(scheduler::Scheduler::new(api("default-scheduler"))));
     actors

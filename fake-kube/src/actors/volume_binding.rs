@@ -98,9 +98,8 @@ impl VolumeBinding {
             Some(reference) => reference == claim.key,
             None => !waits && volumes::class_of(volume).unwrap_or_default() == claim.class_name(),
         };
-        let volumes = view.all(Kind::Volume).filter(|(key, volume)| {
-            !self.given.contains(&key.name) && may_be_had(volume)
-        });
+        let volumes =
+            view.all(Kind::Volume).filter(|(key, volume)| !self.given.contains(&key.name) && may_be_had(volume));
         let volumes: Vec<Arc<Volume>> = volumes.map(|(_, volume)| Arc::new(Volume::parse(volume))).collect();
         let found = match volumes::choice(claim, volumes.iter()) {
             Choice::Kept(volume) => Some(volume),
@@ -156,9 +155,7 @@ impl VolumeBinding {
             Some(volume) if volume.claim.as_ref().is_none_or(|present| present.uid == claim.uid) => {
                 return self.bind(view, &volume, raw, claim, now);
             }
-            Some(_) => {
-                ("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
-            }
+            Some(_) => ("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"),
             None if claim.volume.is_empty() => {
                 ("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
             }

@@ -123,8 +123,7 @@ impl Volume {
             uid: text(&metadata["uid"]).to_owned(),
             deleting: !metadata["deletionTimestamp"].is_null(),
             phase: text(&raw["status"]["phase"]).to_owned(),
-            claim: reference(raw)
-                .map(|key| ClaimReference { key, uid: text(&spec["claimRef"]["uid"]).to_owned() }),
+            claim: reference(raw).map(|key| ClaimReference { key, uid: text(&spec["claimRef"]["uid"]).to_owned() }),
             bound_by_controller: metadata["annotations"].get(BOUND_BY_CONTROLLER).is_some(),
             class: class_of(raw).unwrap_or_default(),
             capacity: Amounts::parse(&spec["capacity"]).get("storage"),
@@ -257,7 +256,8 @@ impl Class {
 
     /// Whether somebody could make a volume that this node reaches.
     pub(crate) fn provisions_for(&self, node: &Node) -> bool {
-        let has = |(key, values): &(String, BTreeSet<String>)| node.labels.get(key).is_some_and(|at| values.contains(at));
+        let has =
+            |(key, values): &(String, BTreeSet<String>)| node.labels.get(key).is_some_and(|at| values.contains(at));
         let allows = |term: &Vec<(String, BTreeSet<String>)>| !term.is_empty() && term.iter().all(has);
         self.provisioner != NO_PROVISIONER && (self.topologies.is_empty() || self.topologies.iter().any(allows))
     }

@@ -123,7 +123,9 @@ impl Mounts {
             })?;
             if claim.phase == "Lost" {
                 let volume = &claim.volume;
-                return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+                return Err(format!(
+                    "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
+                ));
             }
             if claim.deleting {
                 return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
@@ -135,9 +137,9 @@ impl Mounts {
             let class = storage.class_of(claim);
             if claim.is_bound() {
                 let volume = storage.volumes.get(&claim.volume);
-                mounts.bound.push(
-                    volume.ok_or_else(|| format!("persistentvolume {:?} not found", claim.volume))?.clone(),
-                );
+                mounts
+                    .bound
+                    .push(volume.ok_or_else(|| format!("persistentvolume {:?} not found", claim.volume))?.clone());
             } else if claim.volume.is_empty() && class.is_some_and(|class| class.waits) {
                 let volumes = match volumes::choice(claim, storage.volumes.values()) {
                     Choice::Kept(volume) => vec![volume.clone()],
