@@ -294,17 +294,26 @@ impl VolumeBinding {
         }
     }
 
-    /// A volume concerns the claims that it names or that name it, and when it is free, those that wait for one like it.
-    fn follow_volume(&mut self, view: &View, key: &Key, after: Option<&Value>, soon: Timestamp) {
+    /// A volume concerns the claim that it names, and while it is free those that name it or would take one like it.
+    fn follow_volume(
+        &mut self,
+        view: &View,
+        key: &Key,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        soon: Timestamp,
+    ) {
         self.volumes.add(key.clone());
-        let kept_for = after.and_then(volumes::reference);
-        let free = after.filter(|volume| volume["status"]["phase"] == "Available");
-        let class = free.map(|volume| volumes::class_of(volume).unwrap_or_default());
-        for (claim_key, raw) in view.all(Kind::Claim) {
+        for claim in [before, after].into_iter().flatten().filter_map(volumes::reference) {
+            self.claims.add_at(claim, soon);
+        }
+        let Some(free) = after.filter(|volume| volume["status"]["phase"] == "Available") else { return };
+        let class = volumes::class_of(free).unwrap_or_default();
+        let waits = view.get(Kind::StorageClass, &in_cluster(&class)).is_some_and(|class| Class::parse(class).waits);
+        for (claim, raw) in view.all(Kind::Claim).filter(|(_, claim)| claim["status"]["phase"] == "Pending") {
             let named = text(&raw["spec"]["volumeName"]);
-            let waits_for_one_like_it = || named.is_empty() && class.is_some() && volumes::class_of(raw) == class;
-            if named == key.name || kept_for.as_ref() == Some(claim_key) || waits_for_one_like_it() {
-                self.claims.add_at(claim_key.clone(), soon);
+            if named == key.name || !waits && named.is_empty() && volumes::class_of(raw).unwrap_or_default() == class {
+                self.claims.add_at(claim.clone(), soon);
             }
         }
     }
@@ -317,8 +326,8 @@ impl Actor for VolumeBinding {
             Change::Other { kind: Kind::Claim, key, before, after } => {
                 self.follow_claim(view, key, before.as_deref(), after.as_deref());
             }
-            Change::Other { kind: Kind::Volume, key, after, .. } => {
-                self.follow_volume(view, key, after.as_deref(), soon);
+            Change::Other { kind: Kind::Volume, key, before, after } => {
+                self.follow_volume(view, key, before.as_deref(), after.as_deref(), soon);
             }
             Change::Other { kind: Kind::StorageClass, .. } => {
                 let unbound = view.all(Kind::Claim).filter(|(_, claim)| claim["status"]["phase"] == "Pending");

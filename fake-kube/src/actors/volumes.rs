@@ -175,10 +175,14 @@ impl Volume {
             && claim.access_modes.is_subset(&self.access_modes)
     }
 
+    /// Whether nobody has it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.claim.is_none() && self.phase == "Available"
+    }
+
     /// Whether nobody has it and the claim could.
     fn is_free_for(&self, claim: &Claim) -> bool {
-        self.claim.is_none()
-            && self.phase == "Available"
+        self.is_free()
             && self.class == claim.class_name()
             && claim.selector.as_ref().is_none_or(|selector| selector.matches(&self.labels))
             && self.holds(claim)
@@ -193,7 +197,7 @@ pub(crate) enum Choice<'a> {
     Free(Vec<&'a Arc<Volume>>),
 }
 
-/// The volumes that an unbound claim may have, wherever they are.
+/// The volumes that an unbound claim may have, wherever they are, of all in the order of their names.
 pub(crate) fn choice<'a>(claim: &Claim, volumes: impl Iterator<Item = &'a Arc<Volume>>) -> Choice<'a> {
     let mut free = vec![];
     for volume in volumes {
@@ -204,7 +208,7 @@ pub(crate) fn choice<'a>(claim: &Claim, volumes: impl Iterator<Item = &'a Arc<Vo
             free.push(volume);
         }
     }
-    free.sort_by_key(|volume| (volume.capacity, &volume.name));
+    free.sort_by_key(|volume| volume.capacity);
     Choice::Free(free)
 }
 

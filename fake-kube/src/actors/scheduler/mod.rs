@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::cluster::Cluster;
 use self::group::Group;
-use self::storage::Step;
+use self::storage::{Concern, Step};
 use self::waiting::{Progress, Waiting};
 use super::Actor;
 use super::api::Api;
@@ -55,6 +55,8 @@ pub(crate) struct Scheduler {
     refused: BTreeSet<(Timestamp, u64)>,
     /// Groups by the claims of their pods.
     claimants: BTreeMap<Key, BTreeSet<u64>>,
+    /// Classes of which something has changed for claims without a volume.
+    stirred: BTreeSet<String>,
     /// Pods that have a node and wait for their volumes.
     waiting: BTreeMap<Key, Waiting>,
     /// Those of them whose claims have changed.
@@ -93,6 +95,7 @@ impl Scheduler {
             cold: BTreeSet::new(),
             refused: BTreeSet::new(),
             claimants: BTreeMap::new(),
+            stirred: BTreeSet::new(),
             waiting: BTreeMap::new(),
             moved: BTreeSet::new(),
             considered: 0,
@@ -179,26 +182,45 @@ impl Scheduler {
         }
     }
 
-    /// Groups whose claims this object concerns may find a place now, or have to be told something else.
+    /// Takes an object of storage in, and notes whom it concerns.
     fn follow_storage(&mut self, kind: Kind, key: &Key, object: Option<&Value>) {
-        let mut concerned = self.concerned(kind, key);
+        self.stir(kind, key);
         self.cluster.storage.follow(kind, key, object);
-        concerned.extend(self.concerned(kind, key));
-        for id in concerned {
+        self.stir(kind, key);
+        if kind == Kind::Claim {
+            let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.has(key));
+            self.moved.extend(waiting.map(|(pod, _)| pod.clone()));
+        }
+    }
+
+    fn stir(&mut self, kind: Kind, key: &Key) {
+        match self.cluster.storage.concern(kind, key) {
+            Concern::Nobody => {}
+            Concern::Claim(claim) => self.reheat(self.claimants.get(&claim).cloned().unwrap_or_default()),
+            Concern::Class(_) if self.claimants.is_empty() => {}
+            Concern::Class(class) => {
+                self.stirred.insert(class);
+            }
+        }
+    }
+
+    /// Once a turn, however many volumes of a class have changed.
+    fn reheat_stirred(&mut self) {
+        for class in std::mem::take(&mut self.stirred) {
+            let storage = &self.cluster.storage;
+            let claims = self.claimants.iter().filter(|(claim, _)| storage.waits(claim, &class));
+            self.reheat(claims.flat_map(|(_, ids)| ids).copied().collect());
+        }
+    }
+
+    /// These groups may find a place now, or have to be told something else.
+    fn reheat(&mut self, groups: BTreeSet<u64>) {
+        for id in groups {
             if let Some(group) = self.groups.get_mut(&id) {
                 group.verdict = None;
                 self.heat(id);
             }
         }
-        if kind == Kind::Claim {
-            let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.claims.contains(key));
-            self.moved.extend(waiting.map(|(pod, _)| pod.clone()));
-        }
-    }
-
-    fn concerned(&self, kind: Kind, key: &Key) -> BTreeSet<u64> {
-        let claims = self.claimants.iter().filter(|(claim, _)| self.cluster.storage.concerns(kind, key, claim));
-        claims.flat_map(|(_, ids)| ids).copied().collect()
     }
 
     fn rank(&self, id: u64) -> Option<(Reverse<i64>, u64, u64)> {
@@ -301,7 +323,7 @@ impl Scheduler {
         // Others see so that the pod has a place. It goes without if this is refused.
         let patch = json!({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}});
         let _ = self.api.patch_status(&resources::PODS, &pod.key, patch);
-        let claims = steps.iter().map(|step| step.claim().clone()).collect();
+        let claims = steps.iter().map(|step| (step.claim().clone(), step.volume().map(str::to_owned))).collect();
         let until = now.saturating_add(waiting::LIMIT).unwrap_or(Timestamp::MAX);
         self.waiting.insert(pod.key.clone(), Waiting { uid: pod.uid.clone(), node, claims, until });
     }
@@ -467,7 +489,7 @@ impl Actor for Scheduler {
 
     fn next_due(&self) -> Option<Timestamp> {
         let unconsidered = self.considered != self.cluster.revision && !self.groups.is_empty();
-        if !self.hot.is_empty() || !self.moved.is_empty() || unconsidered {
+        if !self.hot.is_empty() || !self.moved.is_empty() || !self.stirred.is_empty() || unconsidered {
             return Some(Timestamp::MIN);
         }
         let waiting = self.waiting.values().map(|waiting| waiting.until);
@@ -480,6 +502,7 @@ impl Actor for Scheduler {
             self.heat(id);
         }
         self.follow_waiting(view, now);
+        self.reheat_stirred();
         self.reconsider(now);
         let mut writes = 0;
         while writes < WRITES_PER_TURN {

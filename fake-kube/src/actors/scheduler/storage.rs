@@ -37,27 +37,30 @@ impl Storage {
         self.claims.get(key)
     }
 
-    /// Whether a volume is this claim's, or kept for it.
-    pub(super) fn is_kept_for(&self, claim: &Claim) -> bool {
-        self.volumes.values().any(|volume| volume.is_for(claim))
+    /// Whether this volume is there and the claim's, or kept for it.
+    pub(super) fn is_kept(&self, volume: &str, claim: &Claim) -> bool {
+        self.volumes.get(volume).is_some_and(|volume| volume.is_for(claim))
     }
 
-    /// Whether a change of this object can matter to a pod with this claim.
-    pub(super) fn concerns(&self, kind: Kind, key: &Key, claim: &Key) -> bool {
-        if kind == Kind::Claim {
-            return key == claim;
-        }
-        let Some(claim) = self.claims.get(claim) else { return false };
+    /// Whose pods may find a place, or have to be told something else, now that this object is as it is.
+    pub(super) fn concern(&self, kind: Kind, key: &Key) -> Concern {
         match kind {
-            Kind::Volume if claim.volume.is_empty() => {
-                // One that is gone could only have helped.
-                let volume = self.volumes.get(&key.name);
-                volume.is_none_or(|volume| volume.class == claim.class_name() || volume.is_for(claim))
-            }
-            Kind::Volume => claim.volume == key.name,
-            Kind::StorageClass => claim.class_name() == key.name,
-            _ => false,
+            Kind::Claim => Concern::Claim(key.clone()),
+            Kind::StorageClass => Concern::Class(key.name.clone()),
+            // A volume that somebody else has is no help; that it was taken shows with the pod for which it was.
+            _ => match self.volumes.get(&key.name) {
+                Some(volume) if volume.is_free() => Concern::Class(volume.class.clone()),
+                Some(volume) => {
+                    volume.claim.as_ref().map_or(Concern::Nobody, |claim| Concern::Claim(claim.key.clone()))
+                }
+                None => Concern::Nobody,
+            },
         }
+    }
+
+    /// Whether the claim waits for a volume of this class.
+    pub(super) fn waits(&self, claim: &Key, class: &str) -> bool {
+        self.claims.get(claim).is_some_and(|claim| claim.volume.is_empty() && claim.class_name() == class)
     }
 
     fn class_of(&self, claim: &Claim) -> Option<&Arc<Class>> {
@@ -70,6 +73,14 @@ fn put<K: Ord, V>(map: &mut BTreeMap<K, Arc<V>>, key: K, value: Option<V>) {
         Some(value) => drop(map.insert(key, Arc::new(value))),
         None => drop(map.remove(&key)),
     }
+}
+
+/// Whose pods an object of storage concerns.
+pub(super) enum Concern {
+    Nobody,
+    Claim(Key),
+    /// Claims of this class that have no volume.
+    Class(String),
 }
 
 /// The volumes that a pod's claims are bound to, or could be.
@@ -102,6 +113,13 @@ impl Step {
     pub(super) fn claim(&self) -> &Key {
         match self {
             Self::Take(claim, _) | Self::Provision(claim) => &claim.key,
+        }
+    }
+
+    pub(super) fn volume(&self) -> Option<&str> {
+        match self {
+            Self::Take(_, volume) => Some(&volume.name),
+            Self::Provision(_) => None,
         }
     }
 }

@@ -14,7 +14,8 @@ pub(super) const LIMIT: SignedDuration = SignedDuration::from_secs(600);
 pub(super) struct Waiting {
     pub(super) uid: String,
     pub(super) node: String,
-    pub(super) claims: Vec<Key>,
+    /// The claims, each with the volume that it was given unless one is made for it.
+    pub(super) claims: Vec<(Key, Option<String>)>,
     pub(super) until: Timestamp,
 }
 
@@ -30,16 +31,23 @@ pub(super) enum Progress {
 }
 
 impl Waiting {
+    pub(super) fn has(&self, claim: &Key) -> bool {
+        self.claims.iter().any(|(key, _)| key == claim)
+    }
+
     pub(super) fn progress(&self, storage: &Storage, now: Timestamp) -> Progress {
         let mut there = true;
-        for key in &self.claims {
+        for (key, volume) in &self.claims {
             let Some(claim) = storage.claim(key).filter(|claim| !claim.deleting) else { return Progress::GivenUp };
             if claim.is_bound() {
                 continue;
             }
             there = false;
-            let elsewhere = claim.selected_node.as_ref().is_none_or(|node| *node != self.node);
-            if elsewhere && !storage.is_kept_for(claim) {
+            let on_its_way = match volume {
+                Some(volume) => storage.is_kept(volume, claim),
+                None => claim.selected_node.as_ref() == Some(&self.node),
+            };
+            if !on_its_way {
                 return Progress::GivenUp;
             }
         }
