@@ -12,5 +12,7 @@ mod relations;
 mod scheduler;
 #[path = "actors/support.rs"]
 mod support;
+#[path = "actors/volumes.rs"]
+mod volumes;
 #[path = "actors/workloads.rs"]
 mod workloads;

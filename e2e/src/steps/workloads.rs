@@ -5,9 +5,10 @@ use crate::eventually::Seen;
 use crate::things::{NAMESPACE, describe, is_pending, is_running, node_of};
 use crate::world::{Moment, World};
 use anyhow::{Context, ensure};
-use k8s_openapi::api::apps::v1::Deployment;
+use controller_api::labels;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -87,6 +88,27 @@ pub(super) fn register(steps: &mut Vocabulary) {
             Ok(())
         })
     });
+    steps.add("StatefulSet {string} is scaled to {integer}", |world, arguments| {
+        Box::pin(async move {
+            let scale = json!({"spec": {"replicas": arguments.integer(1)}});
+            let api = world.api::<StatefulSet>();
+            api.patch_scale(arguments.text(0), &PatchParams::default(), &Patch::Merge(scale)).await?;
+            Ok(())
+        })
+    });
+    steps.add(
+        "all {integer} pods of StatefulSet {string} are Running within {duration}, each in the zone of its volume",
+        |world, arguments| {
+            Box::pin(async move {
+                for ordinal in 0..arguments.integer(0) {
+                    let name = format!("{}-{ordinal}", arguments.text(1));
+                    pod_runs(world, &name, arguments.duration(2)).await?;
+                    is_in_zone_of_its_volume(world, &world.pod(&name).await?).await?;
+                }
+                Ok(())
+            })
+        },
+    );
     steps.add("Job {string} is complete within {duration}", |world, arguments| {
         Box::pin(async move {
             world
@@ -277,6 +299,28 @@ async fn on_node_with(world: &World, pod: &Pod, labels: &str) -> anyhow::Result<
         let found = node.labels().get(&key);
         ensure!(found == Some(&value), "{} is on {name}, of which {key} is {found:?}", pod.name_any());
     }
+    Ok(())
+}
+
+/// The pod's node is in a zone that the volume of its only claim can be reached from.
+async fn is_in_zone_of_its_volume(world: &World, pod: &Pod) -> anyhow::Result<()> {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+    let mut claims = volumes.into_iter().flatten().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let claim = &claims.next().with_context(|| format!("{} has no claim", pod.name_any()))?.claim_name;
+    let claim = world.api::<PersistentVolumeClaim>().get(claim).await?;
+    let name = claim.spec.and_then(|spec| spec.volume_name).context("the pod's claim has no volume")?;
+    let volume = Api::<PersistentVolume>::all(world.kube()).get(&name).await?;
+    let terms = volume.spec.and_then(|spec| spec.node_affinity?.required).map(|required| required.node_selector_terms);
+    let expressions = terms.into_iter().flatten().filter_map(|term| term.match_expressions).flatten();
+    let zones: Vec<String> = expressions
+        .filter(|expression| expression.key == labels::ZONE_LABEL)
+        .filter_map(|expression| expression.values)
+        .flatten()
+        .collect();
+    let node = node_of(pod).context("the pod has no node")?;
+    let node = Api::<Node>::all(world.kube()).get(node).await?;
+    let zone = node.labels().get(labels::ZONE_LABEL).context("the pod's node is in no zone")?;
+    ensure!(zones.contains(zone), "{} runs in {zone}, its volume {name} is in {zones:?}", pod.name_any());
     Ok(())
 }
 

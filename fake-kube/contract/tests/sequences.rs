@@ -32,6 +32,10 @@ async fn fake_kube_answers_as_the_genuine_server_did() {
         let recorded = recorded::read(&folder.join("recorded"), sequence).unwrap();
         match recorded {
             None => found.push("what a genuine server answers is not recorded".into()),
+            Some(genuine) if genuine.len() != transcript.records.len() => {
+                let (recorded, played) = (genuine.len(), transcript.records.len());
+                found.push(format!("{recorded} replies of a genuine server are recorded, {played} were played"));
+            }
             Some(genuine) => {
                 let (differences, unmet) =
                     compare::differences(sequence, &genuine, &masks::masked(sequence, &transcript));

@@ -5,7 +5,7 @@
 //! a cluster in which nothing happens costs nothing. The same events in the same order give the same writes.
 //!
 //! Left to others: kubelets (the embedder plays them), garbage collection by owner references and graceful deletion
-//! (the server itself does both), endpoints, volumes, autoscaling.
+//! (the server itself does both), endpoints, provisioning of volumes, autoscaling.
 
 mod amount;
 mod api;
@@ -27,6 +27,8 @@ mod selector;
 mod stateful_sets;
 mod taint_eviction;
 mod view;
+mod volume_binding;
+mod volumes;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -69,6 +71,8 @@ pub struct Options {
     pub taint_eviction: bool,
     /// Removal of pods whose node is gone and of too many finished ones.
     pub pod_garbage_collection: bool,
+    /// Volumes and claims find each other.
+    pub volume_binding: bool,
     /// Events are forgotten after an hour.
     pub event_expiry: bool,
     /// Default objects of namespaces, and emptying those that are deleted.
@@ -101,6 +105,7 @@ impl Options {
             node_lifecycle: on,
             taint_eviction: on,
             pod_garbage_collection: on,
+            volume_binding: on,
             event_expiry: on,
             namespaces: on,
             instance_exists: None,
@@ -173,6 +178,7 @@ fn cast(kube: &FakeKube, options: Options) -> Vec<Box<dyn Actor>> {
         node_lifecycle,
         taint_eviction,
         pod_garbage_collection,
+        volume_binding,
         event_expiry: _,
         namespaces,
         instance_exists,
@@ -195,6 +201,7 @@ fn cast(kube: &FakeKube, options: Options) -> Vec<Box<dyn Actor>> {
     join(stateful_sets, &mut || Box::new(stateful_sets::StatefulSets::new(api("statefulset-controller"))));
     join(daemon_sets, &mut || Box::new(daemon_sets::DaemonSets::new(api("daemonset-controller"))));
     join(jobs, &mut || Box::new(jobs::Jobs::new(api("job-controller"))));
+    join(volume_binding, &mut || Box::new(volume_binding::VolumeBinding::new(api("persistentvolume-controller"))));
     join(disruption, &mut || Box::new(disruption::Disruption::new(api("disruption-controller"))));
     join(scheduler, &mut || Box::new(scheduler::Scheduler::new(api("default-scheduler"))));
     actors

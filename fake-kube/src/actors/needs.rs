@@ -34,6 +34,7 @@ pub(crate) struct Needs {
     /// The only nodes that the required node affinity names, if it names nodes at all.
     pub(crate) node_names: Option<BTreeSet<String>>,
     pub(crate) ports: Vec<HostPort>,
+    pub(crate) claims: Vec<ClaimUse>,
     /// Constraints that forbid.
     pub(crate) hard_spread: Vec<Spread>,
     /// Constraints that only rank.
@@ -60,6 +61,14 @@ impl HostPort {
             && self.protocol == other.protocol
             && (self.address == other.address || wildcard(self) || wildcard(other))
     }
+}
+
+/// A volume of the pod that is somebody's claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimUse {
+    pub(crate) name: String,
+    /// Made for this pod alone.
+    pub(crate) ephemeral: bool,
 }
 
 /// Which pods count: in these namespaces, with these labels.
@@ -110,6 +119,7 @@ impl Needs {
             required.as_array().map(|terms| terms.iter().map(NodeSelectorTerm::parse).collect());
         let requests = requests(spec);
         let ports = host_ports(spec);
+        let claims = claims(text(&metadata["name"]), spec);
         let term = |value: &Value| affinity_term(value, &namespace, &labels);
         let required_terms = |kind: &str| {
             list(&affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"]).iter().map(term).collect::<Vec<_>>()
@@ -140,6 +150,7 @@ impl Needs {
             spec["schedulerName"],
             requests.iter().collect::<Vec<_>>(),
             ports.iter().map(|port| (port.port, &port.protocol, &port.address)).collect::<Vec<_>>(),
+            claims.iter().map(|claim| (&claim.name, claim.ephemeral)).collect::<Vec<_>>(),
         ])
         .to_string();
         let or_assumed = |amount: i64, assumed| if amount == 0 { assumed } else { amount };
@@ -166,6 +177,7 @@ impl Needs {
                 .map(|item| (item["weight"].as_i64().unwrap_or(0), NodeSelectorTerm::parse(&item["preference"])))
                 .collect(),
             ports,
+            claims,
             hard_spread: spread(hard_spread),
             soft_spread: spread(soft_spread),
             affinity: required_terms("podAffinity"),
@@ -197,9 +209,10 @@ impl Needs {
         matching.map(|(weight, _)| weight).sum()
     }
 
-    /// Whether the verdict on a node depends on which pods run elsewhere.
+    /// Whether the verdict on a node depends on more than the node and the pods there: on pods elsewhere, or on volumes.
     pub(crate) fn is_relational(&self) -> bool {
-        !(self.hard_spread.is_empty()
+        !(self.claims.is_empty()
+            && self.hard_spread.is_empty()
             && self.soft_spread.is_empty()
             && self.affinity.is_empty()
             && self.anti_affinity.is_empty()
@@ -254,6 +267,19 @@ fn host_ports(spec: &Value) -> Vec<HostPort> {
             };
             let number = port["hostPort"].as_i64().filter(|number| *number > 0)?;
             Some(HostPort { port: number, protocol: or("protocol", "TCP"), address: or("hostIP", "0.0.0.0") })
+        })
+        .collect()
+}
+
+fn claims(pod: &str, spec: &Value) -> Vec<ClaimUse> {
+    let volumes = list(&spec["volumes"]).iter();
+    volumes
+        .filter_map(|volume| match volume["persistentVolumeClaim"]["claimName"].as_str() {
+            Some(name) => Some(ClaimUse { name: name.to_owned(), ephemeral: false }),
+            None if volume["ephemeral"].is_object() => {
+                Some(ClaimUse { name: format!("{pod}-{}", text(&volume["name"])), ephemeral: true })
+            }
+            None => None,
         })
         .collect()
 }

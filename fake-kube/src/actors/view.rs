@@ -15,6 +15,9 @@ pub(crate) enum Kind {
     Namespace,
     Node,
     Lease,
+    StorageClass,
+    Volume,
+    Claim,
     Deployment,
     ReplicaSet,
     StatefulSet,
@@ -25,10 +28,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Namespace,
         Self::Node,
         Self::Lease,
+        Self::StorageClass,
+        Self::Volume,
+        Self::Claim,
         Self::Deployment,
         Self::ReplicaSet,
         Self::StatefulSet,
@@ -43,6 +49,9 @@ impl Kind {
             Self::Namespace => resources::NAMESPACES,
             Self::Node => resources::NODES,
             Self::Lease => resources::LEASES,
+            Self::StorageClass => resources::STORAGE_CLASSES,
+            Self::Volume => resources::PERSISTENT_VOLUMES,
+            Self::Claim => resources::PERSISTENT_VOLUME_CLAIMS,
             Self::Deployment => resources::DEPLOYMENTS,
             Self::ReplicaSet => resources::REPLICA_SETS,
             Self::StatefulSet => resources::STATEFUL_SETS,

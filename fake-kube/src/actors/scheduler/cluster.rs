@@ -8,6 +8,7 @@ use super::super::amount::Amounts;
 use super::super::needs::{AffinityTerm, HostPort, Needs, PodSelector};
 use super::super::objects::{Key, Node, Pod};
 use super::super::selector::Labels;
+use super::storage::Storage;
 
 /// A node with what its pods take.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,7 @@ pub(super) struct Cluster {
     anti_log: BTreeMap<u64, AffinityTerm>,
     pub(super) anti_revision: u64,
     namespaces: BTreeMap<String, Labels>,
+    pub(super) storage: Storage,
     /// How many pods of each priority are placed.
     priorities: BTreeMap<i64, usize>,
 }
@@ -134,6 +136,11 @@ impl Cluster {
             };
             self.insert(key, placed);
         }
+    }
+
+    /// Frees what was counted for a pod that is not going to be bound after all.
+    pub(super) fn give_back(&mut self, key: &Key) {
+        self.remove(key, true);
     }
 
     /// Counts a pod on its node before the watch confirms the binding.

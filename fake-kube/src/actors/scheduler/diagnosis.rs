@@ -15,6 +15,14 @@ pub(super) const AFTER_FILTERS: &str = " no new claims to deallocate, preemption
 
 /// Why no node takes a pod with these needs.
 pub(super) fn explain(needs: &Needs, relations: Option<&Relations>, cluster: &Cluster) -> String {
+    let total = cluster.nodes().count();
+    if total == 0 {
+        return "no nodes available to schedule pods".to_owned();
+    }
+    if let Some(sentence) = relations.and_then(Relations::refusal) {
+        // Nothing is filtered then, and the plugin for dynamic resources does not find what it keeps while it filters.
+        return format!("0/{total} nodes are available: {sentence}. not found");
+    }
     let mut filtered = Histogram::default();
     let mut preempted = Histogram::default();
     for (node, place) in cluster.nodes() {
@@ -33,10 +41,6 @@ pub(super) fn explain(needs: &Needs, relations: Option<&Relations>, cluster: &Cl
             preempted.add(Reason::PreemptionNotHelpful);
         }
         reasons.into_iter().for_each(|reason| filtered.add(reason));
-    }
-    let total = cluster.nodes().count();
-    if total == 0 {
-        return "no nodes available to schedule pods".to_owned();
     }
     let preemption = match needs.preempts {
         true => format!("0/{total} nodes are available: {preempted}"),

@@ -22,6 +22,11 @@ pub(super) enum Reason {
     TooManyPods,
     /// The resource, and whether even the empty node would lack it.
     Insufficient(String, Shortage),
+    /// What is wrong with the pod's claims is the same everywhere; the survey has the sentence.
+    Claims,
+    VolumeNodeAffinity,
+    NoVolume,
+    VolumeZone,
     SpreadLabelMissing,
     Spread,
     PodAffinity,
@@ -51,6 +56,7 @@ impl Reason {
             Self::Unschedulable | Self::Taint | Self::NodeAffinity | Self::SpreadLabelMissing | Self::PodAffinity => {
                 false
             }
+            Self::Claims | Self::VolumeNodeAffinity | Self::NoVolume | Self::VolumeZone => false,
             Self::LeftOut | Self::PreemptionNotHelpful | Self::NoVictims => false,
         }
     }
@@ -69,6 +75,10 @@ impl fmt::Display for Reason {
             Self::Ports => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource, _) => return write!(formatter, "Insufficient {resource}"),
+            Self::Claims => "node(s) were not looked at for the Pod's claims",
+            Self::VolumeNodeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Self::VolumeZone => "node(s) had no available volume zone",
             Self::SpreadLabelMissing => "node(s) didn't match pod topology spread constraints (missing required label)",
             Self::Spread => "node(s) didn't match pod topology spread constraints",
             Self::PodAffinity => "node(s) didn't match pod affinity rules",
@@ -98,7 +108,7 @@ pub(super) fn reasons(needs: &Needs, node: &Node, place: &Place, relations: Opti
         }
     }
     if reasons.is_empty() {
-        reasons.extend(relations.and_then(|relations| relations.refuse(node)));
+        reasons = relations.map_or(vec![], |relations| relations.refuse(node));
     }
     reasons
 }
@@ -112,7 +122,7 @@ pub(super) fn fits(needs: &Needs, place: &Place, relations: Option<&Relations>) 
         })
         && refused_by_node(needs, node).is_none()
         && !needs.ports.iter().any(|port| place.ports.iter().any(|taken| taken.conflicts(port)))
-        && relations.is_none_or(|relations| relations.refuse(node).is_none())
+        && relations.is_none_or(|relations| relations.refuse(node).is_empty())
 }
 
 /// What the node itself refuses, whatever runs on it.

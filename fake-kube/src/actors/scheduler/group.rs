@@ -2,8 +2,8 @@
 //!
 //! A group whose verdicts depend on nodes alone keeps its candidates in a heap that is corrected lazily: other pods only
 //! make a node worse, which shows when its entry comes up; what makes a node better is looked up since the last time.
-//! So placing n equal pods costs n logarithms rather than n times all nodes. Groups with relations to other pods are
-//! surveyed anew for each pod.
+//! So placing n equal pods costs n logarithms rather than n times all nodes. Groups with relations to other pods,
+//! or with claims, are surveyed anew for each pod.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -17,6 +17,7 @@ use super::cluster::{Cluster, Place};
 use super::diagnosis;
 use super::filters::{self, Score};
 use super::relations::{Counters, Relations};
+use super::storage::{Mounts, Step};
 
 /// A pod's back-off begins at one second and doubles up to ten.
 const FIRST_BACKOFF_S: i64 = 1;
@@ -78,7 +79,7 @@ impl Group {
         self.counters.release(cluster);
     }
 
-    /// The survey of other pods, if any matter to this group.
+    /// The survey of other pods and of volumes, if any matter to this group.
     pub(super) fn relations(&mut self, cluster: &Cluster) -> Option<Relations> {
         let namespace_labels = cluster.namespace_labels(&self.needs.namespace);
         for term in cluster.anti_terms_since(self.against_seen) {
@@ -125,6 +126,20 @@ impl Group {
         };
         self.exhausted = best.is_none() && relations.is_none();
         best
+    }
+
+    /// What has to come of the claims of the group's next pod before it can be bound to this node.
+    pub(super) fn steps(&self, cluster: &Cluster, node: &str) -> Vec<Step> {
+        let node = cluster.places.get(node).and_then(|place| place.node.as_ref());
+        let Some(node) = node.filter(|_| !self.needs.claims.is_empty()) else { return vec![] };
+        let mounts = Mounts::survey(&self.needs, &cluster.storage);
+        mounts.ok().and_then(|mounts| mounts.steps(node)).unwrap_or_default()
+    }
+
+    /// The group's claims.
+    pub(super) fn claims(&self) -> impl Iterator<Item = Key> {
+        let namespace = &self.needs.namespace;
+        self.needs.claims.iter().map(|claim| Key { namespace: namespace.clone(), name: claim.name.clone() })
     }
 
     fn best_of<'a>(&self, places: impl Iterator<Item = &'a Place>, relations: Option<&Relations>) -> Option<String> {

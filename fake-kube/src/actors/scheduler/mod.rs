@@ -1,7 +1,7 @@
 //! The scheduler: binds pending pods by priority and arrival, and tells those that find no place why.
 //!
-//! Differences from kube-scheduler that a client could notice: ranking is simpler (see `filters`), volumes are not looked
-//! at, and a verdict is told again only when it changed, not every few minutes.
+//! Differences from kube-scheduler that a client could notice: ranking is simpler (see `filters`), a pod's own
+//! volumes are looked at as `storage` says, and a verdict is told again only when it changed, not every few minutes.
 
 mod cluster;
 mod diagnosis;
@@ -9,28 +9,36 @@ mod filters;
 mod group;
 mod preemption;
 mod relations;
+mod storage;
+mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::cluster::Cluster;
 use self::group::Group;
+use self::storage::{Concern, Step};
+use self::waiting::{Progress, Waiting};
 use super::Actor;
 use super::api::Api;
 use super::objects::{Key, Pod, set_condition};
 use super::selector::{list, strings, text};
 use super::view::{Change, Kind, View};
-use crate::{DeleteOptions, resources};
+use super::volumes::{self, SELECTED_NODE};
+use crate::{DeleteOptions, Status, resources};
 
 const NAME: &str = "default-scheduler";
 /// How long after a binding or a status was refused it is tried again: a pod's first back-off.
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
 /// Bindings or statuses per turn, after which others of the process get theirs.
 const WRITES_PER_TURN: usize = 500;
+
+/// What a pod is told whose volumes do not come.
+const TIMED_OUT: &str = "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
 
 /// The scheduler.
 pub(crate) struct Scheduler {
@@ -45,6 +53,14 @@ pub(crate) struct Scheduler {
     cold: BTreeSet<(Timestamp, u64)>,
     /// Groups whose binding was refused, by when they are tried again.
     refused: BTreeSet<(Timestamp, u64)>,
+    /// Groups by the claims of their pods.
+    claimants: BTreeMap<Key, BTreeSet<u64>>,
+    /// Classes of which something has changed for claims without a volume.
+    stirred: BTreeSet<String>,
+    /// Pods that have a node and wait for their volumes.
+    waiting: BTreeMap<Key, Waiting>,
+    /// Those of them whose claims have changed.
+    moved: BTreeSet<Key>,
     /// The cluster's revision at which all cold groups were last considered.
     considered: u64,
     next_arrival: u64,
@@ -78,6 +94,10 @@ impl Scheduler {
             hot: BTreeSet::new(),
             cold: BTreeSet::new(),
             refused: BTreeSet::new(),
+            claimants: BTreeMap::new(),
+            stirred: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            moved: BTreeSet::new(),
             considered: 0,
             next_arrival: 0,
             next_group: 0,
@@ -85,6 +105,13 @@ impl Scheduler {
     }
 
     fn follow_pod(&mut self, key: &Key, pod: Option<&Arc<Pod>>) {
+        if let Some(waiting) = self.waiting.get(key) {
+            if pod.is_some_and(|pod| pod.uid == waiting.uid && pod.node_name.is_empty() && pod.is_active()) {
+                // Its place is held.
+                return;
+            }
+            self.waiting.remove(key);
+        }
         self.cluster.set_pod(key, pod.map(Arc::as_ref));
         let waiting = pod.filter(|pod| pod.node_name.is_empty() && pod.is_active());
         let waiting = waiting.filter(|pod| pod.needs().scheduler_name == NAME && !pod.needs().gated);
@@ -111,7 +138,11 @@ impl Scheduler {
                 let id = self.next_group;
                 self.next_group += 1;
                 self.group_ids.insert(needs.signature.clone(), id);
-                self.groups.insert(id, Group::new(needs.clone(), &mut self.cluster));
+                let group = Group::new(needs.clone(), &mut self.cluster);
+                for claim in group.claims() {
+                    self.claimants.entry(claim).or_default().insert(id);
+                }
+                self.groups.insert(id, group);
                 id
             }
         };
@@ -137,9 +168,58 @@ impl Scheduler {
             if let Some(group) = self.groups.remove(&id) {
                 self.group_ids.remove(&group.needs.signature);
                 group.release(&mut self.cluster);
+                for claim in group.claims() {
+                    if let Some(ids) = self.claimants.get_mut(&claim) {
+                        ids.remove(&id);
+                        if ids.is_empty() {
+                            self.claimants.remove(&claim);
+                        }
+                    }
+                }
             }
         } else if hot {
             self.heat(id);
+        }
+    }
+
+    /// Takes an object of storage in, and notes whom it concerns.
+    fn follow_storage(&mut self, kind: Kind, key: &Key, object: Option<&Value>) {
+        self.stir(kind, key);
+        self.cluster.storage.follow(kind, key, object);
+        self.stir(kind, key);
+        if kind == Kind::Claim {
+            let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.has(key));
+            self.moved.extend(waiting.map(|(pod, _)| pod.clone()));
+        }
+    }
+
+    fn stir(&mut self, kind: Kind, key: &Key) {
+        match self.cluster.storage.concern(kind, key) {
+            Concern::Nobody => {}
+            Concern::Claim(claim) => self.reheat(self.claimants.get(&claim).cloned().unwrap_or_default()),
+            Concern::Class(_) if self.claimants.is_empty() => {}
+            Concern::Class(class) => {
+                self.stirred.insert(class);
+            }
+        }
+    }
+
+    /// Once a turn, however many volumes of a class have changed.
+    fn reheat_stirred(&mut self) {
+        for class in std::mem::take(&mut self.stirred) {
+            let storage = &self.cluster.storage;
+            let claims = self.claimants.iter().filter(|(claim, _)| storage.waits(claim, &class));
+            self.reheat(claims.flat_map(|(_, ids)| ids).copied().collect());
+        }
+    }
+
+    /// These groups may find a place now, or have to be told something else.
+    fn reheat(&mut self, groups: BTreeSet<u64>) {
+        for id in groups {
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.verdict = None;
+                self.heat(id);
+            }
         }
     }
 
@@ -203,12 +283,15 @@ impl Scheduler {
             self.tell_at(id, Some(at));
             return;
         };
+        let steps = group.steps(&self.cluster, &node);
+        if !steps.is_empty() {
+            return self.wait_for_volumes(id, pod, node, &steps, now);
+        }
         match self.api.bind(&key, &node) {
             Ok(()) => {
                 self.leave(&key);
                 self.cluster.assume(pod, &node);
-                let message = format!("Successfully assigned {key} to {node}");
-                self.api.scheduling_event(&pod.raw, "Normal", "Scheduled", "Binding", &message);
+                self.announce(pod, &node);
             }
             // If the pod is gone or somebody else bound it, the watch tells; until then it is still to be placed.
             Err(status) => {
@@ -220,6 +303,76 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    fn announce(&mut self, pod: &Pod, node: &str) {
+        let message = format!("Successfully assigned {} to {node}", pod.key);
+        self.api.scheduling_event(&pod.raw, "Normal", "Scheduled", "Binding", &message);
+    }
+
+    /// Has the claims of a pod get their volumes where its node is; the pod is bound once they have.
+    fn wait_for_volumes(&mut self, id: u64, pod: &Arc<Pod>, node: String, steps: &[Step], now: Timestamp) {
+        if steps.iter().try_for_each(|step| self.take(step, &node)).is_err() {
+            // Somebody was quicker, which the watch tells.
+            self.cool(id);
+            self.refused.insert((now.saturating_add(RETRY).unwrap_or(now), id));
+            return;
+        }
+        self.leave(&pod.key);
+        self.cluster.assume(pod, &node);
+        // Others see so that the pod has a place. It goes without if this is refused.
+        let patch = json!({"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}});
+        let _ = self.api.patch_status(&resources::PODS, &pod.key, patch);
+        let claims = steps.iter().map(|step| (step.claim().clone(), step.volume().map(str::to_owned))).collect();
+        let until = now.saturating_add(waiting::LIMIT).unwrap_or(Timestamp::MAX);
+        self.waiting.insert(pod.key.clone(), Waiting { uid: pod.uid.clone(), node, claims, until });
+    }
+
+    /// Writes one step, and takes what was written in before the watch tells of it.
+    fn take(&mut self, step: &Step, node: &str) -> Result<(), Status> {
+        match step {
+            Step::Take(claim, volume) => {
+                if let Some(written) = volumes::reserve(&self.api, volume, claim)? {
+                    self.cluster.storage.follow(Kind::Volume, &Key::of(&written), Some(&written));
+                }
+            }
+            Step::Provision(claim) if claim.selected_node.is_none() => {
+                let patch = json!({"metadata": {"uid": claim.uid, "annotations": {SELECTED_NODE: node}}});
+                let written = self.api.patch(&resources::PERSISTENT_VOLUME_CLAIMS, &claim.key, patch)?;
+                self.cluster.storage.follow(Kind::Claim, &claim.key, Some(&written));
+            }
+            Step::Provision(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Binds the pods whose volumes are there, and finds another place for those that wait in vain.
+    fn follow_waiting(&mut self, view: &View, now: Timestamp) {
+        let mut due = std::mem::take(&mut self.moved);
+        due.extend(self.waiting.iter().filter(|(_, waiting)| waiting.until <= now).map(|(key, _)| key.clone()));
+        for key in due {
+            let Some((waiting, pod)) = self.waiting.get(&key).zip(view.pods.get(&key)) else { continue };
+            let node = waiting.node.clone();
+            match waiting.progress(&self.cluster.storage, now) {
+                Progress::OnTheirWay => {}
+                Progress::There if self.api.bind(&key, &node).is_ok() => {
+                    self.waiting.remove(&key);
+                    self.announce(pod, &node);
+                }
+                Progress::There | Progress::GivenUp => self.give_up(pod),
+                Progress::TimedOut => {
+                    self.give_up(pod);
+                    self.tell(pod, "SchedulerError", TIMED_OUT, now);
+                }
+            }
+        }
+    }
+
+    /// The pod's place is free again, and the pod waits for one.
+    fn give_up(&mut self, pod: &Arc<Pod>) {
+        self.waiting.remove(&pod.key);
+        self.cluster.give_back(&pod.key);
+        self.follow_pod(&pod.key, Some(pod));
     }
 
     /// Tells a group's pods why they are pending; returns how many were told.
@@ -327,16 +480,20 @@ impl Actor for Scheduler {
                 let labels = after.as_ref().map(|namespace| strings(&namespace["metadata"]["labels"]));
                 self.cluster.set_namespace(&key.name, labels);
             }
+            Change::Other { kind: kind @ (Kind::StorageClass | Kind::Volume | Kind::Claim), key, after, .. } => {
+                self.follow_storage(*kind, key, after.as_deref());
+            }
             _ => {}
         }
     }
 
     fn next_due(&self) -> Option<Timestamp> {
         let unconsidered = self.considered != self.cluster.revision && !self.groups.is_empty();
-        if !self.hot.is_empty() || unconsidered {
+        if !self.hot.is_empty() || !self.moved.is_empty() || !self.stirred.is_empty() || unconsidered {
             return Some(Timestamp::MIN);
         }
-        [self.cold.first(), self.refused.first()].into_iter().flatten().map(|(at, _)| *at).min()
+        let waiting = self.waiting.values().map(|waiting| waiting.until);
+        [self.cold.first(), self.refused.first()].into_iter().flatten().map(|(at, _)| *at).chain(waiting).min()
     }
 
     fn act(&mut self, view: &View, now: Timestamp) {
@@ -344,6 +501,8 @@ impl Actor for Scheduler {
             self.refused.pop_first();
             self.heat(id);
         }
+        self.follow_waiting(view, now);
+        self.reheat_stirred();
         self.reconsider(now);
         let mut writes = 0;
         while writes < WRITES_PER_TURN {

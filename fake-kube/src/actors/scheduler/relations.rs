@@ -1,5 +1,5 @@
-//! What depends on where other pods run: topology spread, affinity and anti-affinity, worked out for one group of equal
-//! pods over the whole cluster and then asked per node.
+//! What depends on more than the node: where other pods run (topology spread, affinity and anti-affinity) and where the pods'
+//! volumes are, worked out for one group of equal pods over the whole cluster and then asked per node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use super::super::needs::{AffinityTerm, Needs, Spread};
 use super::super::objects::Node;
 use super::cluster::{Cluster, Counted};
 use super::filters::Reason;
+use super::storage::Mounts;
 
 /// The counters a group of equal pods needs, registered with the cluster for as long as the group lives.
 #[derive(Debug, Default)]
@@ -57,9 +58,11 @@ impl Counters {
     }
 }
 
-/// What the other pods mean for a group's next pod.
+/// What the other pods and the volumes mean for a group's next pod.
 #[derive(Debug)]
 pub(super) struct Relations {
+    /// Or why the pod's claims let it go nowhere.
+    mounts: Result<Mounts, String>,
     hard_spread: Vec<Skew>,
     soft_spread: Vec<Skew>,
     affinity: Option<Together>,
@@ -142,6 +145,7 @@ impl Relations {
             (term.topology_key.clone(), by_domain)
         });
         Self {
+            mounts: Mounts::survey(needs, &cluster.storage),
             hard_spread: skews(&needs.hard_spread, &counters.hard_spread, true),
             soft_spread: skews(&needs.soft_spread, &counters.soft_spread, false),
             affinity,
@@ -152,8 +156,21 @@ impl Relations {
         }
     }
 
-    /// Why the node will not do, if it will not.
-    pub(super) fn refuse(&self, node: &Node) -> Option<Reason> {
+    /// Why no node will do, before any is looked at.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.mounts.as_ref().err().map(String::as_str)
+    }
+
+    /// Why the node will not do: every reason of the first plugin that refuses.
+    pub(super) fn refuse(&self, node: &Node) -> Vec<Reason> {
+        let reasons = match &self.mounts {
+            Ok(mounts) => mounts.refuse(node),
+            Err(_) => vec![Reason::Claims],
+        };
+        if reasons.is_empty() { self.refuse_for_pods(node).into_iter().collect() } else { reasons }
+    }
+
+    fn refuse_for_pods(&self, node: &Node) -> Option<Reason> {
         for skew in &self.hard_spread {
             let Some(domain) = node.labels.get(&skew.topology_key) else { return Some(Reason::SpreadLabelMissing) };
             let count = skew.by_domain.get(domain).copied().unwrap_or(0);
