@@ -1,5 +1,7 @@
 //! Validation of built-in kinds, as far as clients rely on it.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::{metadata, pod};
@@ -174,7 +176,8 @@ fn workload(builtin: Builtin, new: &Value, old: Option<&Value>) -> Vec<FieldErro
             ));
         }
     }
-    template(&spec["template"], old.map(|old| &old["spec"]["template"]), &["Always"], &mut errors);
+    let claims = &spec["volumeClaimTemplates"];
+    template(&spec["template"], old.map(|old| &old["spec"]["template"]), claims, &["Always"], &mut errors);
     if spec["template"]["spec"]["activeDeadlineSeconds"].is_number() {
         let kind = if builtin == Builtin::Deployment || builtin == Builtin::ReplicaSet {
             "ReplicaSet"
@@ -231,16 +234,37 @@ fn strategy(builtin: Builtin, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn template(template: &Value, old: Option<&Value>, restart_policies: &[&str], errors: &mut Vec<FieldError>) {
+fn template(
+    template: &Value,
+    old: Option<&Value>,
+    claims: &Value,
+    restart_policies: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
     if old == Some(template) {
         return;
     }
     errors.extend(metadata::validate_labels(&template["metadata"]["labels"], "spec.template.labels"));
-    errors.extend(pod::validate_spec(&template["spec"], "spec.template.spec"));
+    errors.extend(pod::validate_spec(&with_claims(&template["spec"], claims), "spec.template.spec"));
     let policy = &template["spec"]["restartPolicy"];
     if policy.as_str().is_some_and(|policy| !restart_policies.contains(&policy)) {
         errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, restart_policies));
     }
+}
+
+/// The pod's specification as a StatefulSet makes it: its claims are volumes by the names of their templates.
+fn with_claims<'a>(spec: &'a Value, claims: &Value) -> Cow<'a, Value> {
+    let mut spec = Cow::Borrowed(spec);
+    for claim in claims.as_array().into_iter().flatten() {
+        let name = &claim["metadata"]["name"];
+        let volumes = spec["volumes"].as_array();
+        if volumes.is_none_or(|volumes| volumes.iter().all(|volume| volume["name"] != *name)) {
+            let mut list = volumes.cloned().unwrap_or_default();
+            list.push(json!({"name": name}));
+            spec.to_mut()["volumes"] = list.into();
+        }
+    }
+    spec
 }
 
 fn is_empty_selector(selector: &Value) -> bool {
@@ -290,6 +314,7 @@ fn job(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     template(
         &spec["template"],
         old.map(|old| &old["spec"]["template"]),
+        &Value::Null,
         &["Always", "OnFailure", "Never"],
         &mut errors,
     );

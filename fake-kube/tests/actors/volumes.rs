@@ -585,7 +585,9 @@ async fn pods_of_a_stateful_set_return_to_their_volumes() {
         "spec": {
             "replicas": 3, "serviceName": "db", "selector": {"matchLabels": labels}, "volumeClaimTemplates": [template],
             "template": {"metadata": {"labels": labels}, "spec": {
-                "topologySpreadConstraints": spread, "containers": [{"name": "main", "image": "db"}],
+                "topologySpreadConstraints": spread,
+                // The claim is a volume by its template's name.
+                "containers": [{"name": "main", "image": "db", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
             }},
         },
     });
