@@ -116,6 +116,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("vpcId", &instance.vpc_id);
         xml.value("privateIpAddress", instance.private_ip);
     }
+    xml.list("productCodes", [(); 0], |_, ()| {});
     xml.value("sourceDestCheck", instance.source_dest_check);
     groups(xml, "groupSet", &instance.security_groups);
     if let Some((code, message)) = &instance.state_reason {
@@ -150,6 +151,8 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("vpcId", &instance.vpc_id);
         xml.text("status", "in-use");
         xml.value("privateIpAddress", interface.private_ip);
+        xml.value("sourceDestCheck", instance.source_dest_check);
+        xml.list("ipv6AddressesSet", [(); 0], |_, ()| {});
         groups(xml, "groupSet", &interface.security_groups);
         xml.element("attachment", |xml| {
             xml.text("attachmentId", &interface.attachment_id);
