@@ -215,6 +215,29 @@ async fn the_default_vpc_has_a_public_subnet_in_each_zone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_launch_that_names_no_subnet_goes_to_the_default_vpc() {
+    let stage = Stage::new().await;
+    let image = stage.0.image("x86_64");
+    let launch = [("ImageId", image.as_str()), ("InstanceType", "m5.large"), ("MinCount", "1"), ("MaxCount", "1")];
+    let vpc = first(&stage.described("DescribeVpcs", "is-default", "true").await, "vpcId");
+    let launched = stage.ok("RunInstances", &launch).await;
+    assert_eq!((first(&launched, "availabilityZone"), first(&launched, "vpcId")), ("us-west-2a".into(), vpc));
+    let in_c = [&launch[..], &[("Placement.AvailabilityZone", "us-west-2c")]].concat();
+    assert_eq!(first(&stage.ok("RunInstances", &in_c).await, "availabilityZone"), "us-west-2c");
+    // An interface of an instance is told as DescribeNetworkInterfaces tells it.
+    let id = first(&launched, "networkInterfaceId");
+    let interface = stage.ok("DescribeNetworkInterfaces", &[("NetworkInterfaceId.1", &id)]).await;
+    let interfaces = launched.split_once("<networkInterfaceSet>").expect("there is one").1;
+    for member in ["ownerId", "macAddress", "privateDnsName"] {
+        assert_eq!(first(interfaces, member), first(&interface, member), "{member}");
+    }
+    let subnet = first(&stage.described("DescribeSubnets", "availability-zone", "us-west-2d").await, "subnetId");
+    stage.ok("DeleteSubnet", &[("SubnetId", &subnet)]).await;
+    let in_d = [&launch[..], &[("Placement.AvailabilityZone", "us-west-2d")]].concat();
+    stage.refuses(&[("RunInstances", &in_d, "MissingInput")]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_default_vpc_its_subnets_are_refused() {
     let stage = Stage(Account::new());
     let group = [("GroupName", "web"), ("GroupDescription", "for tests")];

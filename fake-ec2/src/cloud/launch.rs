@@ -298,10 +298,7 @@ impl Cloud {
 
     fn launch_subnet(&self, specification: &LaunchSpecification) -> Result<&Subnet, ApiError> {
         let Some(id) = specification.primary_subnet() else {
-            return Err(ApiError::client(
-                "VPCIdNotSpecified",
-                "No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.",
-            ));
+            return self.default_subnet(specification.zone.as_deref());
         };
         let subnet = self.network.subnet(id)?;
         match specification.zone.as_deref() {
@@ -310,6 +307,28 @@ impl Cloud {
             ))),
             _ => Ok(subnet),
         }
+    }
+
+    /// Where a launch goes that names no subnet: the default subnet of its zone, or of the first one.
+    // fidelity: documented(EC2 API Reference, RunInstances: SubnetId, Placement; EC2 chooses the zone, here always the first)
+    fn default_subnet(&self, zone: Option<&str>) -> Result<&Subnet, ApiError> {
+        let Some(vpc) = self.network.default_vpc() else {
+            return Err(ApiError::client(
+                "VPCIdNotSpecified",
+                "No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.",
+            ));
+        };
+        let of_default = |subnet: &&Subnet| subnet.vpc_id == vpc.id && subnet.default_for_zone;
+        let in_zone = |subnet: &&Subnet| zone.is_none_or(|zone| zone == subnet.zone);
+        let subnets = self.network.subnets.values().filter(of_default).filter(in_zone);
+        subnets.min_by(|a, b| a.zone.cmp(&b.zone)).ok_or_else(|| {
+            // fidelity: assumed: MissingInput and its sentences, as commonly seen
+            let message = match zone {
+                Some(zone) => format!("No default subnet for availability zone: '{zone}'."),
+                None => format!("No subnets found for the default VPC '{}'. Please specify a subnet.", vpc.id),
+            };
+            ApiError::client("MissingInput", message)
+        })
     }
 
     fn launch_groups(

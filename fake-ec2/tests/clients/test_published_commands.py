@@ -5,7 +5,7 @@ They are the files `examples/SERVICE/COMMAND.rst` that awscli ships, for the act
 (docs/spec/karpenter-aws.md, section 12.1). An example is a command, the files that it reads, and an output; those without an
 output have that of another example or none.
 
-Of section 12.1's actions these have an example here: EC2's RunInstances (2 to 6), CreateFleet, CreateLaunchTemplate, CreateTags,
+Of section 12.1's actions these have an example here: EC2's RunInstances, CreateFleet, CreateLaunchTemplate, CreateTags,
 DeleteLaunchTemplate, TerminateInstances, DescribeInstances, DescribeInstanceTypes, DescribeInstanceTypeOfferings,
 DescribeInstanceStatus, DescribeLaunchTemplates, DescribeSubnets, DescribeSecurityGroups, DescribeImages,
 DescribeCapacityReservations, DescribePlacementGroups; EKS' DescribeCluster; SQS' GetQueueUrl, ReceiveMessage, DeleteMessage; IAM's
@@ -18,7 +18,6 @@ Not replayed, or elsewhere:
 - AssumeRoleWithWebIdentity: the published command is refused by the command line itself, by its `--policy-arns`.
 - GetProducts: asks for storage; the fake's price list is that of compute.
 - ARC's GetManagedResource: the fake does not play zonal shift.
-- RunInstances 1: launches into a default subnet, which the stage has not.
 - DescribeInstances 6: filters by `tag-value`, which AWS's reference no longer lists and the fake refuses; 8: its output is not of the
   form that its command asks for.
 - DescribeInstanceTypeOfferings 2 in a zone: its output is another example's, by region.
@@ -178,17 +177,13 @@ def queue(stage):
     }
 
 
-# What the fake does not tell of an instance: public addresses (its README), and these members of interfaces, processor options and
-# metadata options that nobody asked for.
+# What the fake does not tell of an instance: public addresses (its README), and processor and metadata options that
+# nobody asked for.
 UNTOLD = {
     "PublicDnsName",
     "PublicIpAddress",
     "NetworkInterfaces.Association",
     "NetworkInterfaces.PrivateIpAddresses.Association",
-    "NetworkInterfaces.MacAddress",
-    "NetworkInterfaces.OwnerId",
-    "NetworkInterfaces.PrivateDnsName",
-    "NetworkInterfaces.PrivateIpAddresses.PrivateDnsName",
     "CpuOptions",
     "UsageOperationUpdateTime",
     "PrivateDnsNameOptions.EnableResourceNameDnsAAAARecord",
@@ -211,7 +206,7 @@ ITS_CLUSTER |= {f"cluster.resourcesVpcConfig.{member}" for member in ("securityG
 
 # In this order against one account: those that end something come last.
 COMMANDS = [
-    *(Command("ec2", "run-instances", number, launched, JUST_LAUNCHED, output_of=0) for number in range(1, 6)),
+    *(Command("ec2", "run-instances", number, launched, JUST_LAUNCHED, output_of=0) for number in range(6)),
     *(Command("ec2", "create-fleet", number, fleet) for number in range(4)),
     Command("ec2", "describe-instances", 0, described, DESCRIBED),
     *(Command("ec2", "describe-instances", number, described, FOUND, output_of=0) for number in (1, 2, 3, 4, 6)),
@@ -219,7 +214,7 @@ COMMANDS = [
     Command("ec2", "describe-instances", 10, described),
     Command("ec2", "describe-instances", 12),
     # The catalogue has no valid cores.
-    Command("ec2", "describe-instance-types", 0, absent={"InstanceTypes.VCpuInfo.ValidCores", "InstanceTypes.VCpuInfo.ValidThreadsPerCore"}),
+    Command("ec2", "describe-instance-types", 0, absent={f"InstanceTypes.VCpuInfo.Valid{what}" for what in ("Cores", "ThreadsPerCore")}),
     Command("ec2", "describe-instance-types", 1),
     *(
         Command("ec2", "describe-instance-type-offerings", number, lambda stage: {"us-east-2": "us-west-2"}, output_of=1)

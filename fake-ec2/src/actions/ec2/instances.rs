@@ -1,10 +1,13 @@
 //! DescribeInstances and the actions that end, stop and start instances.
 
+use super::network_interfaces::mac_address;
 use super::{finish, groups, instance_filters, members, page, specification, tag_set};
 use crate::cloud::filter::Filters;
 use crate::cloud::instance::{Instance, NetworkInterface, State};
+use crate::cloud::launch::private_dns_name;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, check_id, no_such_instance};
+use crate::config::Config;
 use crate::error::ApiError;
 use crate::wire::query::Query;
 use crate::wire::xml::Xml;
@@ -60,7 +63,7 @@ pub(super) fn describe_instances(cloud: &mut Cloud, now: Timestamp, query: &Quer
         xml.open("groupSet");
         xml.close("groupSet");
         xml.list("instancesSet", instances, |xml, instance| {
-            write_seen_instance(xml, instance, cloud.seen_tags(now, &instance.id, &instance.tags));
+            write_seen_instance(xml, &cloud.config, instance, cloud.seen_tags(now, &instance.id, &instance.tags));
         });
     });
     xml.optional("nextToken", paged.next);
@@ -85,11 +88,11 @@ pub(super) fn find_visible<'a>(cloud: &'a Cloud, now: Timestamp, id: &str) -> Re
     named(cloud, now, &[id]).map(|found| found[0])
 }
 
-pub(super) fn write_instance(xml: &mut Xml, instance: &Instance) {
-    write_seen_instance(xml, instance, &instance.tags);
+pub(super) fn write_instance(xml: &mut Xml, config: &Config, instance: &Instance) {
+    write_seen_instance(xml, config, instance, &instance.tags);
 }
 
-fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
+fn write_seen_instance(xml: &mut Xml, config: &Config, instance: &Instance, tags: &Tags) {
     xml.text("instanceId", &instance.id);
     xml.text("imageId", &instance.image_id);
     xml.element("instanceState", |xml| write_state(xml, instance.state));
@@ -149,8 +152,11 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("networkInterfaceId", &interface.id);
         xml.text("subnetId", &interface.subnet_id);
         xml.text("vpcId", &instance.vpc_id);
+        xml.text("ownerId", &config.account);
         xml.text("status", "in-use");
+        xml.text("macAddress", mac_address(&interface.id));
         xml.value("privateIpAddress", interface.private_ip);
+        xml.text("privateDnsName", private_dns_name(interface.private_ip, &config.region));
         xml.value("sourceDestCheck", instance.source_dest_check);
         xml.list("ipv6AddressesSet", [(); 0], |_, ()| {});
         groups(xml, "groupSet", &interface.security_groups);
@@ -166,6 +172,7 @@ fn write_seen_instance(xml: &mut Xml, instance: &Instance, tags: &Tags) {
         xml.text("description", &interface.description);
         xml.list("privateIpAddressesSet", addresses(interface), |xml, (address, primary)| {
             xml.value("privateIpAddress", address);
+            xml.text("privateDnsName", private_dns_name(address, &config.region));
             xml.value("primary", primary);
         });
     });

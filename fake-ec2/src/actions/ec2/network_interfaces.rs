@@ -110,15 +110,16 @@ impl<'a> Interface<'a> {
     }
 
     /// Locally administered, and the same whenever it is asked for.
-    fn mac_address(&self) -> String {
-        let digits = digits(0, &["mac", self.id()]);
-        let pairs: Vec<&str> = (1..11).step_by(2).map(|at| &digits[at..at + 2]).collect();
-        format!("02:{}", pairs.join(":"))
-    }
-
     fn private_dns_name(&self, cloud: &Cloud) -> String {
         crate::cloud::launch::private_dns_name(self.address(), &cloud.config.region)
     }
+}
+
+/// Locally administered, and always the same for an interface.
+pub(super) fn mac_address(id: &str) -> String {
+    let digits = digits(0, &["mac", id]);
+    let pairs: Vec<&str> = (1..11).step_by(2).map(|at| &digits[at..at + 2]).collect();
+    format!("02:{}", pairs.join(":"))
 }
 
 /// The interface of this id.
@@ -203,7 +204,7 @@ fn has(cloud: &Cloud, interface: &Interface<'_>, name: &str, test: Test<'_>) -> 
         "description" => test(interface.description()),
         "group-id" => interface.security_groups().iter().any(|(id, _)| test(id)),
         "interface-type" => test(interface.interface_type()),
-        "mac-address" => test(&interface.mac_address()),
+        "mac-address" => test(&mac_address(interface.id())),
         "network-interface-id" => test(interface.id()),
         "owner-id" => test(&cloud.config.account),
         "private-dns-name" => test(&interface.private_dns_name(cloud)),
@@ -243,7 +244,7 @@ fn write_interface(xml: &mut Xml, cloud: &Cloud, interface: Interface<'_>) {
     xml.text("ownerId", &cloud.config.account);
     xml.value("requesterManaged", false);
     xml.text("status", interface.status());
-    xml.text("macAddress", interface.mac_address());
+    xml.text("macAddress", mac_address(interface.id()));
     xml.text("privateIpAddress", interface.address().to_string());
     xml.text("privateDnsName", interface.private_dns_name(cloud));
     xml.value("sourceDestCheck", true);

@@ -53,7 +53,7 @@ pub(super) fn run_instances(cloud: &mut Cloud, now: Timestamp, query: &Query<'_>
     xml.text("ownerId", &cloud.config.account);
     xml.open("groupSet");
     xml.close("groupSet");
-    xml.list("instancesSet", launched, instances::write_instance);
+    xml.list("instancesSet", launched, |xml, instance| instances::write_instance(xml, &cloud.config, instance));
     Ok(xml.into_string())
 }
 
