@@ -6,7 +6,7 @@ use crate::bootstrap::{
 };
 use crate::cloud::capacity::CapacityType;
 use crate::cloud::catalogue::{InstanceType, Offering, Zone};
-use crate::cloud::identity::{Cluster, Credentials, InstanceProfile};
+use crate::cloud::identity::{Cluster, Credentials, InstanceProfile, SessionPolicies};
 use crate::cloud::image::Image;
 use crate::cloud::instance::Instance;
 use crate::cloud::launch_template::LaunchTemplate;
@@ -310,7 +310,7 @@ impl Control {
                 return Err(UnknownResource(role.into()));
             }
             let hour = Duration::from_secs(3600);
-            Ok(open_session(cloud, now, role, session_name, hour, Tags::new()).credentials)
+            Ok(open_session(cloud, now, role, session_name, hour, Tags::new(), SessionPolicies::default()).credentials)
         })
     }
 

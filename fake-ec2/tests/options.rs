@@ -372,3 +372,30 @@ async fn a_stack_tells_its_options_and_its_protection_holds() {
     let (status, _) = form("DeleteStack", &[("StackName", "s")]).await;
     assert_eq!(status, 200);
 }
+
+/// EC2 User Guide, Configure the Instance Metadata Service options: what is not asked for is as the image wants it. m5.large has
+/// one core of two threads.
+#[tokio::test(start_paused = true)]
+async fn what_a_launch_leaves_open_is_told_as_ec2_decides_it() {
+    let account = Account::new();
+    let image = account.image("x86_64");
+    let told = |body: &str| {
+        ["httpTokens", "httpPutResponseHopLimit", "httpEndpoint", "coreCount"].map(|name| first(body, name))
+    };
+    let plain = account.ok("RunInstances", &launch(&account, &image, &[])).await;
+    assert_eq!(told(&plain), ["optional", "1", "enabled", "1"]);
+    assert_eq!(first(&plain, "threadsPerCore"), "2");
+    let source = first(&plain, "instanceId");
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let own = first(&account.ok("CreateImage", &[("InstanceId", &source), ("Name", "own")]).await, "imageId");
+    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    account.ok("ModifyImageAttribute", &[("ImageId", &own), ("ImdsSupport.Value", "v2.0")]).await;
+    let version_2 = account.ok("RunInstances", &launch(&account, &own, &[])).await;
+    assert_eq!(told(&version_2), ["required", "2", "enabled", "1"]);
+    let asked = [("MetadataOptions.HttpTokens", "optional"), ("MetadataOptions.HttpPutResponseHopLimit", "3")];
+    let asked = account.ok("RunInstances", &launch(&account, &own, &asked)).await;
+    assert_eq!(told(&asked), ["optional", "3", "enabled", "1"]);
+    let filter = [("Filter.1.Name", "metadata-options.http-tokens"), ("Filter.1.Value.1", "required")];
+    let found = account.ok("DescribeInstances", &filter).await;
+    assert_eq!(values(&found, "instanceId"), [first(&version_2, "instanceId")]);
+}

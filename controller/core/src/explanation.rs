@@ -8,6 +8,7 @@ use crate::catalog::InstanceType;
 use crate::scheduling::{
     NodesPassedOver, PlannedNode, PoolRefusal, Refusal, Schedule, TypeRule, TypesLeftOut, Unschedulable,
 };
+use crate::settings::Settings;
 use crate::snapshot::{PodName, Snapshot};
 use controller_api::labels;
 use serde::Serialize;
@@ -144,7 +145,14 @@ pub struct LeftOut {
 impl Explanation {
     /// Explains what [`schedule_explained`](crate::scheduling::schedule_explained) made of the snapshot. `name` is what a
     /// pod goes by; pods of one name are counted.
-    pub fn of(title: &str, snapshot: &Snapshot, schedule: &Schedule, name: &dyn Fn(&PodName) -> String) -> Self {
+    pub fn of(
+        title: &str,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        schedule: &Schedule,
+        name: &dyn Fn(&PodName) -> String,
+    ) -> Self {
+        let snapshot = &*snapshot.for_sale(settings);
         let mut fates: Vec<(&Unschedulable, Vec<PodName>)> = Vec::new();
         for (pod, reason) in &schedule.unschedulable {
             match fates.iter_mut().find(|(known, _)| *known == reason) {

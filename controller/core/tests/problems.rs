@@ -128,6 +128,13 @@ fn node(name: &str, taints: Value) -> Value {
     }})
 }
 
+/// The node, in a zone, with what runs on it.
+fn with_pods(mut node: Value, pods: Value) -> Value {
+    node["node"]["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("us-west-2a");
+    node["pods"] = pods;
+    node
+}
+
 fn with_nodes(mut problem: Value, nodes: Value) -> Value {
     problem["nodes"] = nodes;
     problem
@@ -139,6 +146,14 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
         "maxSkew": 1, "minDomains": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }]});
+    let anti = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}});
+    let port = json!({"containers": [{"name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+        "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}}]});
+    let mut asks = port.clone();
+    asks["nodeSelector"] = json!({"topology.kubernetes.io/zone": "us-west-2a"});
+    asks["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti]}});
+    let mut in_other_zone = node("far", json!([]));
+    in_other_zone["node"]["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("us-west-2b");
     let taints = json!([{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]);
     let tainted = pool("gpu", json!({"weight": 10, "taints": taints}));
     let limited = pool("small", json!({"limits": {"cpu": "1"}}));
@@ -181,6 +196,20 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
                 json!([
                     node("full", json!([])),
                     node("fenced", json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]))
+                ]),
+            ),
+        ),
+        (
+            "types beyond the pool's limit, and nodes that exist and will not do for other reasons",
+            with_nodes(
+                problem(
+                    json!([pool("default", json!({"limits": {"cpu": "4"}}))]),
+                    json!([pods("web", 1, "100m", asks)]),
+                ),
+                json!([
+                    with_pods(node("crowded", json!([])), json!([pods("apart", 1, "100m", json!({}))])),
+                    with_pods(node("taken", json!([])), json!([pods("served", 1, "100m", port.clone())])),
+                    in_other_zone,
                 ]),
             ),
         ),

@@ -104,31 +104,30 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, CliError> {
 
 pub(crate) fn explain(arguments: ExplainArguments) -> Result<u8, CliError> {
     let ExplainArguments { file, catalogues, kubeconfig, pod, format } = arguments;
-    let explained = match file {
-        None => vec![live::explain(kubeconfig.as_deref(), pod.as_ref())?],
-        Some(file) => explain_problems(&file, catalogues)?,
+    let mut list = Vec::new();
+    let mut take = |explanation: Explanation| match format {
+        Format::Text => print(&explanation.to_string()),
+        Format::Json => {
+            list.push(explanation);
+            Ok(())
+        }
     };
-    match format {
-        Format::Text => print(&explained.iter().map(ToString::to_string).collect::<String>())?,
-        Format::Json => print_json(&explained)?,
+    match file {
+        None => take(live::explain(kubeconfig.as_deref(), pod.as_ref())?)?,
+        Some(file) => for_each_problem(open(&file)?, catalogues, |problem| take(problem.explain()))?,
+    }
+    if format == Format::Json {
+        print_json(&list)?;
     }
     Ok(PASSED)
 }
 
-fn explain_problems(file: &Path, catalogues: Catalogues) -> Result<Vec<Explanation>, CliError> {
-    let input: Box<dyn BufRead> = match file.as_os_str() {
-        dash if dash == "-" => Box::new(std::io::stdin().lock()),
-        _ => {
-            let opened = fs::File::open(file).with_context(|| file.display().to_string());
-            Box::new(BufReader::new(opened.map_err(CliError::usage)?))
-        }
-    };
-    let mut explained = Vec::new();
-    for_each_problem(input, catalogues, |problem| {
-        explained.push(problem.explain());
-        Ok(())
-    })?;
-    Ok(explained)
+fn open(file: &Path) -> Result<Box<dyn BufRead>, CliError> {
+    if file.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let opened = fs::File::open(file).with_context(|| file.display().to_string());
+    Ok(Box::new(BufReader::new(opened.map_err(CliError::usage)?)))
 }
 
 /// Takes problems one by one, in order.

@@ -33,7 +33,7 @@ pub(super) fn explain(kubeconfig: Option<&Path>, pod: Option<&PodName>) -> Resul
             return Err(CliError::usage(takes_no_part(name, &snapshot)));
         }
     }
-    Ok(Explanation::of(&title, &snapshot, &schedule, &|name| called(name, &snapshot)))
+    Ok(Explanation::of(&title, &snapshot, &core, &schedule, &|name| called(name, &snapshot)))
 }
 
 async fn look(kubeconfig: Option<&Path>, settings: Settings, clock: Clock) -> anyhow::Result<(String, Snapshot)> {

@@ -227,10 +227,7 @@ impl AssumeRole {
 fn start_session(cloud: &mut Cloud, now: Timestamp, request: &AssumeRole) -> Session {
     let AssumeRole { role_arn, session_name, duration, tags, policies, external_id: _, source_identity: _ } = request;
     let name = role_arn.rsplit('/').next().unwrap_or(role_arn);
-    let mut session = new_session(cloud, now, name, session_name, *duration, tags.clone());
-    session.policies = policies.clone();
-    cloud.identity.add_session(session.clone());
-    session
+    open_session(cloud, now, name, session_name, *duration, tags.clone(), policies.clone())
 }
 
 /// Credentials for a role, asked for by whoever may. A role that does not exist has no permissions.
@@ -241,31 +238,21 @@ pub(crate) fn open_session(
     session_name: &str,
     duration: Duration,
     tags: Tags,
-) -> Session {
-    let session = new_session(cloud, now, role_name, session_name, duration, tags);
-    cloud.identity.add_session(session.clone());
-    session
-}
-
-fn new_session(
-    cloud: &mut Cloud,
-    now: Timestamp,
-    role_name: &str,
-    session_name: &str,
-    duration: Duration,
-    tags: Tags,
+    policies: SessionPolicies,
 ) -> Session {
     let credentials = new_credentials(cloud, now, duration);
     let known = cloud.identity.roles.get(role_name).map(|role: &Role| role.id.clone());
-    Session {
+    let session = Session {
         role_name: role_name.into(),
         role_id: known.unwrap_or_else(|| cloud.ids.unique("AROA")),
         session_name: session_name.into(),
         credentials,
         issued_at: now,
         tags,
-        policies: SessionPolicies::default(),
-    }
+        policies,
+    };
+    cloud.identity.add_session(session.clone());
+    session
 }
 
 fn new_credentials(cloud: &mut Cloud, now: Timestamp, duration: Duration) -> Credentials {

@@ -174,6 +174,7 @@ impl Cloud {
         let (image_id, architecture) = (image.id.clone(), image.architecture.clone());
         let devices = image.devices(&specification.block_devices);
         let platform = super::reservation::platform_of(image);
+        let metadata = launch_options::metadata(&specification.metadata, image);
         check_sold(own, launch.capacity_type)?;
         self.check_price(specification, own.name, &zone, launch.capacity_type)?;
         self.check_vcpus(own, launch.capacity_type)?;
@@ -230,7 +231,7 @@ impl Cloud {
             volumes,
             profile,
             user_data: specification.user_data.clone(),
-            metadata: specification.metadata.clone(),
+            metadata,
             monitoring: specification.monitoring.unwrap_or(false),
             ebs_optimized: specification.ebs_optimized.unwrap_or(false),
             disable_api_termination: specification.disable_api_termination.unwrap_or(false),

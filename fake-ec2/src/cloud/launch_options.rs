@@ -3,7 +3,8 @@
 use super::Cloud;
 use super::catalogue::InstanceType;
 use super::facts::Facts;
-use super::launch_template::{LaunchSpecification, NetworkInterfaceSpecification};
+use super::image::Image;
+use super::launch_template::{LaunchSpecification, MetadataOptions, NetworkInterfaceSpecification};
 use super::network::Subnet;
 use super::resource::Kind;
 use crate::error::ApiError;
@@ -86,9 +87,25 @@ pub(super) fn is_named_by_id(specification: &LaunchSpecification, subnet: &Subne
     asked.unwrap_or(&subnet.private_dns.hostname_type) == "resource-name"
 }
 
+/// What was asked of the metadata service, and for the rest what EC2 takes: images made for version 2 want tokens, and let
+/// containers ask, which are a hop further away.
+// fidelity: documented(EC2 User Guide, Configure the Instance Metadata Service options, Order of precedence; EC2 API Reference,
+// InstanceMetadataOptionsRequest: defaults; RegisterImage: ImdsSupport)
+pub(super) fn metadata(asked: &MetadataOptions, image: &Image) -> MetadataOptions {
+    let (tokens, hops) = if image.imds_support.is_some() { ("required", 2) } else { ("optional", 1) };
+    let or = |asked: &Option<String>, otherwise: &str| Some(asked.clone().unwrap_or_else(|| otherwise.into()));
+    MetadataOptions {
+        endpoint: or(&asked.endpoint, "enabled"),
+        protocol_ipv6: or(&asked.protocol_ipv6, "disabled"),
+        hop_limit: asked.hop_limit.or(Some(hops)),
+        tokens: or(&asked.tokens, tokens),
+        tags: or(&asked.tags, "disabled"),
+    }
+}
+
 /// Cores and threads of each, as the launch or the type has them.
 // fidelity: documented(EC2 User Guide, CPU options: each type lists its valid cores and threads)
-fn cores(specification: &LaunchSpecification, own: &'static InstanceType) -> (u32, u32) {
+pub(crate) fn cores(specification: &LaunchSpecification, own: &'static InstanceType) -> (u32, u32) {
     let asked = |name| specification.rest.get(name).and_then(|text| text.parse().ok());
     let facts = Facts::of(own);
     let cores = asked("CpuOptions.CoreCount").unwrap_or(facts.default_cores);

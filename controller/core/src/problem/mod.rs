@@ -67,7 +67,7 @@ impl Problem {
     pub fn explain(&self) -> Explanation {
         let schedule = schedule_explained(&self.snapshot, &self.settings);
         let name = |pod: &PodName| self.groups.get(pod).unwrap_or(&pod.name).clone();
-        Explanation::of(&self.id, &self.snapshot, &schedule, &name)
+        Explanation::of(&self.id, &self.snapshot, &self.settings, &schedule, &name)
     }
 
     /// Reads one line. `catalogue` answers the named catalogue, or says why there is none.

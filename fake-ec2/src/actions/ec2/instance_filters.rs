@@ -277,12 +277,12 @@ fn device_attribute(instance: &Instance, name: &str, test: Test<'_>) -> bool {
 fn metadata_attribute(instance: &Instance, name: &str, test: Test<'_>) -> bool {
     let own = &instance.metadata;
     match name {
-        "http-endpoint" => test(own.endpoint.as_deref().unwrap_or("enabled")),
+        "http-endpoint" => optional(own.endpoint.as_deref(), test),
         "http-protocol-ipv4" => test("enabled"),
-        "http-protocol-ipv6" => test(own.protocol_ipv6.as_deref().unwrap_or("disabled")),
+        "http-protocol-ipv6" => optional(own.protocol_ipv6.as_deref(), test),
         "http-put-response-hop-limit" => own.hop_limit.is_some_and(|limit| test(&limit.to_string())),
         "http-tokens" => optional(own.tokens.as_deref(), test),
-        "instance-metadata-tags" => test(own.tags.as_deref().unwrap_or("disabled")),
+        "instance-metadata-tags" => optional(own.tags.as_deref(), test),
         "state" => test("applied"),
         _ => false,
     }

@@ -2,9 +2,11 @@
 
 use super::network_interfaces::mac_address;
 use super::{finish, groups, instance_filters, members, page, specification, tag_set};
+use crate::cloud::catalogue::InstanceType;
 use crate::cloud::filter::Filters;
 use crate::cloud::instance::{Instance, NetworkInterface, State};
 use crate::cloud::launch::private_dns_name;
+use crate::cloud::launch_options;
 use crate::cloud::tags::Tags;
 use crate::cloud::{Cloud, check_id, no_such_instance};
 use crate::config::Config;
@@ -208,15 +210,21 @@ pub(super) fn addresses(interface: &NetworkInterface) -> impl ExactSizeIterator<
     all.into_iter().enumerate().map(|(index, address)| (address, index == 0))
 }
 
-/// What the launch asked that has no effect, as DescribeInstances tells it.
+/// What the launch asked that has no effect, as DescribeInstances tells it; of cores what the type has, if nothing was asked.
 fn write_kept(xml: &mut Xml, instance: &Instance) {
     let kept = &instance.specification.rest;
     let hibernation = kept.get("HibernationOptions.Configured").unwrap_or("false");
     xml.element("hibernationOptions", |xml| xml.text("configured", hibernation));
     let recovery = kept.get("MaintenanceOptions.AutoRecovery").unwrap_or("default");
     xml.element("maintenanceOptions", |xml| xml.text("autoRecovery", recovery));
-    if kept.iter().any(|(path, _)| path.starts_with("CpuOptions.")) {
-        xml.element("cpuOptions", |xml| members::write_below(xml, kept, "CpuOptions"));
+    if let Some(own) = InstanceType::named(instance.instance_type) {
+        let (cores, threads) = launch_options::cores(&instance.specification, own);
+        xml.element("cpuOptions", |xml| {
+            xml.value("coreCount", cores);
+            xml.value("threadsPerCore", threads);
+            xml.optional("amdSevSnp", kept.get("CpuOptions.AmdSevSnp"));
+            xml.optional("nestedVirtualization", kept.get("CpuOptions.NestedVirtualization"));
+        });
     }
     if let Some(performance) = kept.get("NetworkPerformanceOptions.BandwidthWeighting") {
         xml.element("networkPerformanceOptions", |xml| xml.text("bandwidthWeighting", performance));

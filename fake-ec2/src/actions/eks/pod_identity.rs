@@ -3,7 +3,7 @@
 use super::{cluster, page_of, with_next};
 use crate::actions::{Context, open_session, string_map, text};
 use crate::cloud::Cloud;
-use crate::cloud::identity::{Cluster, PodIdentityAssociation};
+use crate::cloud::identity::{Cluster, PodIdentityAssociation, SessionPolicies};
 use crate::cloud::tags::Tags;
 use crate::error::ApiError;
 use crate::iam::web_identity;
@@ -144,7 +144,7 @@ pub(crate) fn assume_role(
     let role = association.role_arn.rsplit('/').next().unwrap_or_default();
     let session_name: String =
         format!("eks-{name}-{}", pod["name"].as_str().unwrap_or(service_account)).chars().take(64).collect();
-    let session = open_session(cloud, context.now, role, &session_name, SESSION, tags);
+    let session = open_session(cloud, context.now, role, &session_name, SESSION, tags, SessionPolicies::default());
     let credentials = &session.credentials;
     let account = &cloud.config.account;
     Ok(json!({
