@@ -6,17 +6,16 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::sync::Arc;
 
-fn catalogue() -> Arc<Catalogue> {
-    let packed: &[u8] = include_bytes!("data/parity/catalogue-small.json.gz");
+fn catalogue(packed: &[u8]) -> Arc<Catalogue> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed).read_to_string(&mut text).expect("packed text");
     Arc::new(Catalogue::read(&text).expect("a catalogue"))
 }
 
 fn read(problem: &Value) -> Result<Problem, String> {
-    let known = catalogue();
     let mut find = |name: &str| match name {
-        "catalogue-small" => Ok(Arc::clone(&known)),
+        "catalogue-small" => Ok(catalogue(include_bytes!("data/parity/catalogue-small.json.gz"))),
+        "catalogue" => Ok(catalogue(include_bytes!("data/parity/catalogue.json.gz"))),
         other => Err(format!("{other:?} is not known")),
     };
     Problem::read(&problem.to_string(), &mut find).map_err(|error| error.to_string())
@@ -158,6 +157,8 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
     let tainted = pool("gpu", json!({"weight": 10, "taints": taints}));
     let limited = pool("small", json!({"limits": {"cpu": "1"}}));
     let small = json!([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}]);
+    let mut of_all_types = problem(json!([pool("default", json!({}))]), json!([pods("web", 1, "1", json!({}))]));
+    of_all_types["catalogue"] = json!("catalogue");
     let of_2_vcpu = json!([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}]);
     let spread = json!({"topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -230,6 +231,7 @@ fn where_pods_go_and_why_not_elsewhere_is_told_in_words() {
                 json!([pods("small", 60, "250m", spread), pods("big", 1, "4", json!({"memory": "64Gi"}))]),
             ),
         ),
+        ("a pod that more types would do for than a NodeClaim names", of_all_types),
     ];
     let mut text = String::new();
     for (story, problem) in stories {
