@@ -1,12 +1,14 @@
 //! The same problems as upstream Karpenter v1.14.0 was given, with what it decided. Its answers were recorded once with its
 //! own scheduler over an in-memory API server; several outcomes mean that it does not always decide the same.
 
+mod corpus;
+
 use controller_core::check;
 use controller_core::problem::{Catalogue, Problem, answer_of};
 use controller_core::scheduling::schedule;
+use corpus::{catalogue, unpack};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::sync::Arc;
 
 /// Examples in which upstream's answer is a defect that we do not share; `docs/differences.md` says what we do instead.
@@ -95,16 +97,6 @@ fn outcome(type_sets: &Value, outcome: &Value, tied: &BTreeSet<String>) -> Value
         .collect();
     claims.sort_by_cached_key(Value::to_string);
     json!({"unschedulable": refused, "existing": outcome["existing"], "newClaims": claims})
-}
-
-fn catalogue(packed: &[u8]) -> Arc<Catalogue> {
-    Arc::new(Catalogue::read(&unpack(packed)).expect("a catalogue"))
-}
-
-fn unpack(packed: &[u8]) -> String {
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).expect("packed text");
-    text
 }
 
 fn list(value: &Value) -> std::slice::Iter<'_, Value> {

@@ -1,16 +1,11 @@
 //! Problems as text: what is wrong with one is told with its path, and what was decided is told in words.
 
-use controller_core::problem::{Catalogue, Problem};
+mod corpus;
+
+use controller_core::problem::Problem;
+use corpus::catalogue;
 use expect_test::expect_file;
 use serde_json::{Value, json};
-use std::io::Read;
-use std::sync::Arc;
-
-fn catalogue(packed: &[u8]) -> Arc<Catalogue> {
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).expect("packed text");
-    Arc::new(Catalogue::read(&text).expect("a catalogue"))
-}
 
 fn read(problem: &Value) -> Result<Problem, String> {
     let mut find = |name: &str| match name {
